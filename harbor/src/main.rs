@@ -1,0 +1,2 @@
+//! The `harbor` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The Synapse message protocol.

@@ -1,0 +1,2 @@
+//! The `synapse` command.
+fn main() {}
