@@ -1,1 +1,35 @@
-//! The Synapse message protocol.
+//! The Synapse message protocol for AI agents: what an agent and a Harbor must agree on.
+//!
+//! A frame's way starts and ends here: an agent builds an [`Envelope`], Harbor reads it by
+//! borrowing and forwards the same bytes, another agent reads it again.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`limits`] | every bound of the protocol, with its unit and reason |
+//! | [`refusal`] | the table of refusals and of close codes |
+//! | [`address`] | ids of agents, groups and roles, and what makes one valid |
+//! | [`timestamp`] | RFC 3339 times as the protocol accepts them |
+//! | [`json`] | what is refused in a frame's JSON before its meaning is read |
+//! | [`envelope`] | the envelope: reading, building, addressing, splicing |
+//! | [`control`] | the payloads of the `synapse.*` vocabulary |
+#![cfg_attr(
+    feature = "client",
+    doc = "| [`client`] | a connection that keeps itself alive |"
+)]
+
+pub mod limits;
+
+pub mod refusal;
+
+pub mod address;
+
+pub mod timestamp;
+
+pub mod json;
+
+pub mod envelope;
+
+pub mod control;
+
+pub use envelope::Envelope;
+pub use refusal::{Code, Refusal};

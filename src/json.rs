@@ -1,0 +1,291 @@
+//! What is refused in a frame's JSON before its meaning is read: things two readers of the same
+//! bytes could understand differently, or that would break a recursive one.
+//!
+//! The first step of decoding ([`crate::envelope`]). Each check is a fast pass that finds nothing in
+//! ordinary frames; only a suspicious frame is looked at closely.
+
+use std::{collections::HashSet, fmt, ops::ControlFlow};
+
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::{
+    limits::JSON_DEPTH_MAX,
+    refusal::{Code, Refusal},
+};
+
+/// Refuses a byte order mark, nesting beyond [`JSON_DEPTH_MAX`] and lone surrogates, anywhere.
+///
+/// # Errors
+///
+/// [`Code::Malformed`], [`Code::TooDeep`] or [`Code::InvalidUnicode`]; the last two name the member
+/// of the envelope they were found in, where it has one.
+pub fn check_text(frame: &str) -> Result<(), Refusal> {
+    if frame.starts_with('\u{feff}') {
+        let reason = "the frame starts with a byte order mark (U+FEFF)";
+        return Err(Refusal::new(Code::Malformed, reason));
+    }
+    if let Some(offset) = too_deep_at(frame.as_bytes()) {
+        let reason = format!("nested more than {JSON_DEPTH_MAX} levels deep at byte {offset}");
+        return Err(located(Code::TooDeep, frame, offset, reason));
+    }
+    if let Some(offset) = lone_surrogate_at(frame.as_bytes()) {
+        let reason = format!("lone surrogate escape at byte {offset}");
+        return Err(located(Code::InvalidUnicode, frame, offset, reason));
+    }
+    Ok(())
+}
+
+/// Where the nesting first exceeds the limit. Few openers mean no deep nesting, so the close look
+/// is rare.
+fn too_deep_at(frame: &[u8]) -> Option<usize> {
+    if memchr::memchr2_iter(b'[', b'{', frame)
+        .nth(JSON_DEPTH_MAX)
+        .is_none()
+    {
+        return None;
+    }
+    let mut depth = 0_usize;
+    let mut inside_string = false;
+    let mut at = 0;
+    while at < frame.len() {
+        match frame[at] {
+            b'\\' if inside_string => at += 1,
+            b'"' => inside_string = !inside_string,
+            b'[' | b'{' if !inside_string => {
+                depth += 1;
+                if depth > JSON_DEPTH_MAX {
+                    return Some(at);
+                }
+            }
+            b']' | b'}' if !inside_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Where a `\u` escape names half of a surrogate pair without its other half.
+fn lone_surrogate_at(frame: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(found) = memchr::memchr(b'\\', &frame[from..]) {
+        let at = from + found;
+        from = match escaped_unit(frame, at) {
+            Some(0xD800..=0xDBFF) => match escaped_unit(frame, at + 6) {
+                Some(0xDC00..=0xDFFF) => at + 12,
+                _ => return Some(at),
+            },
+            Some(0xDC00..=0xDFFF) => return Some(at),
+            Some(_) => at + 6,
+            // Another escape, or broken JSON that the parser will name.
+            None => (at + 2).min(frame.len()),
+        };
+    }
+    None
+}
+
+/// The UTF-16 unit of the escape `\uXXXX` at `at`, if one stands there.
+fn escaped_unit(frame: &[u8], at: usize) -> Option<u16> {
+    let digits = frame.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    digits.iter().try_fold(0_u16, |unit, digit| {
+        Some(unit << 4 | char::from(*digit).to_digit(16)? as u16)
+    })
+}
+
+/// A refusal that names the envelope's member which holds the byte at `offset`.
+fn located(code: Code, frame: &str, offset: usize, reason: String) -> Refusal {
+    match member_at(frame, offset) {
+        Some(member) => Refusal::of_field(code, member, reason),
+        None => Refusal::new(code, reason),
+    }
+}
+
+/// The top-level member whose value spans `offset`. Only looked for on the way to a refusal.
+fn member_at(frame: &str, offset: usize) -> Option<String> {
+    struct Find<'f>(&'f str, usize);
+    impl<'de> Visitor<'de> for Find<'de> {
+        type Value = ControlFlow<String>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON object")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = ControlFlow::Continue(());
+            while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
+                let start = value.get().as_ptr() as usize - self.0.as_ptr() as usize;
+                if (start..start + value.get().len()).contains(&self.1) {
+                    found = ControlFlow::Break(key);
+                }
+            }
+            Ok(found)
+        }
+    }
+    let mut reader = serde_json::Deserializer::from_str(frame);
+    match (&mut reader).deserialize_map(Find(frame, offset)) {
+        Ok(ControlFlow::Break(member)) => Some(member),
+        _ => None,
+    }
+}
+
+/// Refuses a key given twice in one object, at any depth of `value`.
+///
+/// # Errors
+///
+/// [`Code::DuplicateKey`], naming `field`; [`Code::InvalidField`] for a number no `f64` can hold.
+pub fn check_duplicate_keys(field: &'static str, value: &RawValue) -> Result<(), Refusal> {
+    let mut reader = serde_json::Deserializer::from_str(value.get());
+    Unique.deserialize(&mut reader).map_err(|error| {
+        let code = if error.is_data() {
+            Code::DuplicateKey
+        } else {
+            Code::InvalidField
+        };
+        Refusal::of_field(code, field, error.to_string())
+    })
+}
+
+/// Walks any value and fails on a key that an object holds twice.
+struct Unique;
+
+impl<'de> DeserializeSeed<'de> for Unique {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(Unique)?.is_some() {}
+        Ok(())
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if seen.contains(&key) {
+                return Err(de::Error::custom(format_args!(
+                    "the key {key:?} is given twice"
+                )));
+            }
+            seen.insert(key);
+            map.next_value_seed(Unique)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal_of(frame: &str) -> (Code, Option<String>) {
+        let refusal = check_text(frame).unwrap_err();
+        (refusal.code, refusal.field.map(|field| field.into_owned()))
+    }
+
+    fn nested(levels: usize) -> String {
+        format!(
+            r#"{{"payload":{}1{}}}"#,
+            "[".repeat(levels),
+            "]".repeat(levels)
+        )
+    }
+
+    #[test]
+    fn nesting_counts_the_envelope_and_not_what_stands_in_strings() {
+        assert_eq!(check_text(&nested(127)), Ok(()));
+        for levels in [128, 129, 1_000, 100_000] {
+            assert_eq!(
+                refusal_of(&nested(levels)),
+                (Code::TooDeep, Some("payload".into()))
+            );
+        }
+        let in_string = format!(
+            r#"{{"payload":"{}\"{}"}}"#,
+            "[".repeat(500),
+            "{".repeat(500)
+        );
+        assert_eq!(check_text(&in_string), Ok(()));
+        let wide = format!(r#"{{"payload":[{}1]}}"#, "[1],".repeat(5_000));
+        assert_eq!(check_text(&wide), Ok(()));
+    }
+
+    #[test]
+    fn lone_surrogates_are_found_at_any_depth_and_pairs_are_fine() {
+        for text in [
+            r"\ud800",
+            r"\udc00",
+            r"\ud83c\ud83c",
+            r"\ud83cx",
+            r"\\\ud800",
+            r"\uD800\n",
+        ] {
+            let frame = format!(r#"{{"id":"1","payload":[{{"k":"{text}"}}]}}"#);
+            assert_eq!(
+                refusal_of(&frame),
+                (Code::InvalidUnicode, Some("payload".into())),
+                "{text}"
+            );
+        }
+        for text in [
+            r"\ud83d\ude00",
+            r"\\ud800",
+            r"\u0000",
+            r#"\u4e2d\"\\"#,
+            r"\\\\ud800",
+        ] {
+            assert_eq!(
+                check_text(&format!(r#"{{"payload":"{text}"}}"#)),
+                Ok(()),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            check_text("{\"payload\":\"\\"),
+            Ok(()),
+            "broken JSON is the parser's to name"
+        );
+    }
+
+    #[test]
+    fn byte_order_mark() {
+        assert_eq!(refusal_of("\u{feff}{}"), (Code::Malformed, None));
+    }
+
+    #[test]
+    fn duplicate_keys_at_any_depth_also_when_escaped() {
+        let check = |text: &str| {
+            let value: &RawValue = serde_json::from_str(text).unwrap();
+            check_duplicate_keys("payload", value).map_err(|refusal| refusal.code)
+        };
+        assert_eq!(
+            check(r#"[{"a":{"b":1,"c":{"a":[]}}},1.5,-3,true,null,"x"]"#),
+            Ok(())
+        );
+        assert_eq!(check(r#"[{"a":{"b":1,"b":2}}]"#), Err(Code::DuplicateKey));
+        assert_eq!(check(r#"{"a":1,"\u0061":2}"#), Err(Code::DuplicateKey));
+        assert_eq!(check("[1e999]"), Err(Code::InvalidField));
+    }
+}
