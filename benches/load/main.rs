@@ -70,11 +70,11 @@ struct Options {
     /// Runtime threads of each broker; by default one for each processor.
     #[arg(long)]
     workers: Option<u32>,
-    /// The relay's read buffer, bytes.
-    #[arg(long, default_value_t = 4096)]
+    /// The relay's read buffer, bytes; by default Harbor's.
+    #[arg(long, default_value_t = 8 * 1024)]
     read_buffer: usize,
-    /// The relay's write buffer, bytes.
-    #[arg(long, default_value_t = 16_384)]
+    /// The relay's write buffer, bytes; by default what Harbor writes at once.
+    #[arg(long, default_value_t = 64 * 1024)]
     write_buffer: usize,
     /// A Harbor binary to use; by default it is built in its release profile.
     #[arg(long, env = "HARBOR_BIN")]

@@ -33,8 +33,10 @@ impl Broker {
         let data = tempfile::tempdir()?;
         let mut command = if variant.is_harbor() {
             let mut command = Command::new(harbor_binary(options)?);
-            command.args(["--listen", "127.0.0.1:0", "--store", "memory", "--data"]);
-            command.arg(data.path());
+            command.args(["--listen", "127.0.0.1:0"]);
+            command
+                .env("HARBOR_STORE", "memory")
+                .env("HARBOR_DATA", data.path());
             command
         } else {
             let mut command = Command::new(std::env::current_exe()?);
