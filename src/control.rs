@@ -246,6 +246,17 @@ pub struct RefusedPayload {
     pub retry_after_ms: Option<u64>,
 }
 
+impl From<&Refusal> for RefusedPayload {
+    fn from(refusal: &Refusal) -> Self {
+        RefusedPayload {
+            code: refusal.code.row().wire.to_owned(),
+            reason: refusal.reason.clone().into_owned(),
+            field: refusal.field.clone().map(Into::into),
+            retry_after_ms: refusal.retry_after_ms,
+        }
+    }
+}
+
 /// Names one group: [`kind::GROUP_LEAVE`], [`kind::GROUP_MEMBERS`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

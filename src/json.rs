@@ -39,12 +39,7 @@ pub fn check_text(frame: &str) -> Result<(), Refusal> {
 /// Where the nesting first exceeds the limit. Few openers mean no deep nesting, so the close look
 /// is rare.
 fn too_deep_at(frame: &[u8]) -> Option<usize> {
-    if memchr::memchr2_iter(b'[', b'{', frame)
-        .nth(JSON_DEPTH_MAX)
-        .is_none()
-    {
-        return None;
-    }
+    memchr::memchr2_iter(b'[', b'{', frame).nth(JSON_DEPTH_MAX)?;
     let mut depth = 0_usize;
     let mut inside_string = false;
     let mut at = 0;

@@ -175,6 +175,8 @@ pub enum Close {
     InvalidUtf8,
     /// The agent said goodbye.
     Normal,
+    /// The TCP connection ended without a closing handshake. Never sent (RFC 6455 section 7.4.1).
+    Lost,
 }
 
 impl Close {
@@ -182,6 +184,7 @@ impl Close {
     pub const fn code(self) -> u16 {
         match self {
             Close::Normal => 1000,
+            Close::Lost => 1006,
             Close::Draining => 1001,
             Close::Protocol => 1002,
             Close::InvalidUtf8 => 1007,
@@ -196,6 +199,7 @@ impl Close {
     pub const fn label(self) -> &'static str {
         match self {
             Close::Normal => "normal",
+            Close::Lost => "lost",
             Close::Draining => "draining",
             Close::Protocol => "protocol",
             Close::InvalidUtf8 => "invalid_utf8",
@@ -203,6 +207,20 @@ impl Close {
             Close::Replaced => "replaced",
             Close::Unauthorised => "unauthorised",
             Close::TooSlow => "too_slow",
+        }
+    }
+
+    /// The reason sent beside the code, for people.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Close::Normal | Close::Lost => "",
+            Close::Draining => "the node is going away",
+            Close::Protocol => "the frame breaks RFC 6455",
+            Close::InvalidUtf8 => "the text frame is not UTF-8",
+            Close::TooLarge => "the frame is over the max_frame_bytes of the challenge",
+            Close::Replaced => "the agent connected again elsewhere; do not reconnect",
+            Close::Unauthorised => "authentication failed",
+            Close::TooSlow => "too slow to register, answer pings or read",
         }
     }
 

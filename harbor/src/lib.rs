@@ -1,1 +1,63 @@
-//! The broker.
+//! Synapse Harbor, a message-bus broker for AI agents over WebSocket.
+//!
+//! The modules stand in the order a frame meets them:
+//!
+//! | stage | module | does |
+//! |---|---|---|
+//! | | [`config`] | what was written, and what is meant |
+//! | | `limits` | every bound that is not configured |
+//! | | [`harbor`] | binds, serves, drains |
+//! | | `node` | the parts of one node |
+//! | door | `listen` | TCP, HTTP, the upgrade to WebSocket |
+//! | 0 | `handshake` | challenge and registration |
+//! | | `session` | who is registered here |
+//! | | [`connection`] | the loop of one agent; its socket, outbox and heartbeat |
+//! | 1–5 | `intake` | **the way on one screen**: decode, verify, authorise, route, deliver |
+//! | 4 | `router` | decides who gets a copy |
+//! | 5 | `delivery` | puts the copies into outboxes |
+//! | | `answer` | the frames Harbor writes itself |
+//! | asked | `registry` | who is connected |
+//! | asked | `groups` | members, roles, watchers |
+//! | asked | `clock` | the only source of time |
+//! | door | `gateway` | the HTTP routes |
+//! | outward | `metrics` | what is counted |
+//! | end | `drain` | going away |
+
+pub mod config;
+
+mod limits;
+
+pub mod harbor;
+
+mod node;
+
+mod listen;
+
+mod handshake;
+
+mod session;
+
+pub mod connection;
+
+mod intake;
+
+mod router;
+
+mod delivery;
+
+mod answer;
+
+mod registry;
+
+mod groups;
+
+mod clock;
+
+mod gateway;
+
+mod metrics;
+
+mod drain;
+
+pub use config::{Config, Settings};
+pub use harbor::{Harbor, StartError};

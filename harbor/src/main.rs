@@ -1,2 +1,128 @@
-//! The `harbor` command.
-fn main() {}
+//! The `harbor` command: arguments, configuration, logs, start, the address, a signal, drain.
+//!
+//! Around the whole way of a frame; everything else is in the library.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use harbor::{Config, Harbor, Settings, config::DEFAULT_FILE};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The command line was wrong (`EX_USAGE` of sysexits).
+const EXIT_USAGE: u8 = 64;
+/// The address could not be listened on (`EX_UNAVAILABLE`).
+const EXIT_UNAVAILABLE: u8 = 69;
+/// The configuration was wrong (`EX_CONFIG`).
+const EXIT_CONFIG: u8 = 78;
+
+/// Synapse Harbor: a message broker that AI agents hold one WebSocket to.
+///
+/// Exit status: 0 after SIGTERM or SIGINT, 64 wrong command line, 69 cannot listen, 78 wrong
+/// configuration.
+#[derive(Debug, Parser)]
+#[command(name = "harbor", version, args_conflicts_with_subcommands = false)]
+struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// TOML file with settings; flags and variables go over it
+    #[arg(long, env = "HARBOR_CONFIG", value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The configuration file
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print the commented default file
+    Print,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if !error.use_stderr() => {
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(EXIT_USAGE, &[one_line(&error)]),
+    };
+    if let Some(Command::Config(ConfigCommand::Print)) = arguments.command {
+        let _ = io::stdout().write_all(DEFAULT_FILE.as_bytes());
+        return ExitCode::SUCCESS;
+    }
+    match configure(arguments) {
+        Ok(config) => run(config),
+        Err(problems) => fail(EXIT_CONFIG, &problems),
+    }
+}
+
+fn configure(arguments: Arguments) -> Result<Config, Vec<String>> {
+    let file = match &arguments.config {
+        Some(path) => Settings::from_file(path).map_err(|problem| vec![problem])?,
+        None => Settings::default(),
+    };
+    arguments.settings.or(file).into_config()
+}
+
+fn run(config: Config) -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_max_level(config.log_level)
+        .init();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(EXIT_UNAVAILABLE, &[format!("cannot start: {error}")]),
+    };
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> ExitCode {
+    let signals = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    );
+    let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
+        return fail(EXIT_UNAVAILABLE, &["cannot listen for signals".to_owned()]);
+    };
+    let harbor = match Harbor::start(config).await {
+        Ok(harbor) => harbor,
+        Err(error) => return fail(EXIT_UNAVAILABLE, &[error.to_string()]),
+    };
+    let mut stdout = io::stdout();
+    let _ = writeln!(stdout, "listening on {}", harbor.url()).and_then(|()| stdout.flush());
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("draining");
+    harbor.drain().await;
+    ExitCode::SUCCESS
+}
+
+/// Says each problem on a line of its own.
+fn fail(status: u8, problems: &[String]) -> ExitCode {
+    let mut stderr = io::stderr();
+    for problem in problems {
+        let _ = writeln!(stderr, "harbor: {problem}");
+    }
+    ExitCode::from(status)
+}
+
+/// What is wrong with the command line, without the usage text that follows it.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    format!("{}; see harbor --help", first.trim_start_matches("error: "))
+}

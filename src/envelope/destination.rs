@@ -43,7 +43,8 @@ pub enum Members<'e> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads the addressing fields. `target_type` and `target_ids` count only with a group.
+    /// Reads the addressing fields. `target_type` and `target_ids` count only with a group;
+    /// `own_system_id` is the sender's system as it registered, empty for none.
     ///
     /// # Errors
     ///
@@ -51,13 +52,13 @@ impl<'a> Envelope<'a> {
     /// roles or members are asked for and none is named; [`Code::InvalidField`] for an empty entry
     /// in `target_ids`; [`Code::MissingField`] when the sender broadcasts to its system and names
     /// none.
-    pub fn destination(&self) -> Result<Destination<'_>, Refusal> {
+    pub fn destination<'e>(&'e self, own_system_id: &'e str) -> Result<Destination<'e>, Refusal> {
         let audience = if !self.group_id.is_empty() {
             Some(Audience::Group {
                 group_id: &self.group_id,
                 members: self.members()?,
             })
-        } else if self.broadcast && self.sender.system_id.is_empty() {
+        } else if self.broadcast && own_system_id.is_empty() {
             let reason =
                 "a broadcast without group_id goes to the sender's system_id, which is empty";
             return Err(Refusal::of_field(
@@ -66,7 +67,7 @@ impl<'a> Envelope<'a> {
                 reason,
             ));
         } else if self.broadcast {
-            Some(Audience::System(&self.sender.system_id))
+            Some(Audience::System(own_system_id))
         } else {
             None
         };

@@ -294,7 +294,7 @@ fn empty_targets_mean_nobody_and_are_refused() {
         let text = frame(&format!(r#""group_id":"g",{members}"#));
         Envelope::decode(&text)
             .unwrap()
-            .destination()
+            .destination("s")
             .map(|_| ())
             .map_err(|refusal| refusal.code)
     };

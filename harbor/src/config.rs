@@ -1,0 +1,333 @@
+//! What was written (flags, environment, file) and what is meant by it.
+//!
+//! Read once, before anything is bound. A flag goes over its variable, that over the file, that
+//! over the default. Every problem is reported, not only the first.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use serde::Deserialize;
+use synapse::limits::FRAME_BYTES_MAX_DEFAULT;
+
+use crate::{clock::TimeToLive, limits};
+
+/// What was written: one optional value a setting. Each is a flag, an environment variable
+/// (`HARBOR_` and the name in capitals) and a key of the TOML file.
+#[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7420]
+    #[arg(long, env = "HARBOR_LISTEN", value_name = "ADDR", global = true)]
+    pub listen: Option<SocketAddr>,
+    /// Name of this node [default: harbor]
+    #[arg(long, env = "HARBOR_NODE", value_name = "NAME", global = true)]
+    pub node: Option<String>,
+    /// Browser origins that may connect, such as https://app.example; * for any [default: none]
+    #[arg(
+        long,
+        env = "HARBOR_ALLOWED_ORIGINS",
+        value_name = "ORIGIN",
+        value_delimiter = ',',
+        global = true
+    )]
+    pub allowed_origins: Option<Vec<String>>,
+    /// Largest frame, in bytes [default: 1048576]
+    #[arg(
+        long,
+        env = "HARBOR_MAX_FRAME_BYTES",
+        value_name = "BYTES",
+        global = true
+    )]
+    pub max_frame_bytes: Option<usize>,
+    /// Most bytes waiting for one agent; more closes it as too slow [default: 8388608]
+    #[arg(long, env = "HARBOR_OUTBOX_BYTES", value_name = "BYTES", global = true)]
+    pub outbox_bytes: Option<usize>,
+    /// How often agents are pinged, in seconds; a silent one is closed after two [default: 25]
+    #[arg(
+        long,
+        env = "HARBOR_HEARTBEAT_SECONDS",
+        value_name = "SECONDS",
+        global = true
+    )]
+    pub heartbeat_seconds: Option<u64>,
+    /// How long a connection may take to register, in seconds [default: 15]
+    #[arg(
+        long,
+        env = "HARBOR_CONNECT_DEADLINE_SECONDS",
+        value_name = "SECONDS",
+        global = true
+    )]
+    pub connect_deadline_seconds: Option<u64>,
+    /// TTL of messages that name none, in seconds [default: 86400]
+    #[arg(
+        long,
+        env = "HARBOR_TTL_DEFAULT_SECONDS",
+        value_name = "SECONDS",
+        global = true
+    )]
+    pub ttl_default_seconds: Option<u64>,
+    /// Longest TTL, in seconds; a longer one is clamped [default: 2592000]
+    #[arg(
+        long,
+        env = "HARBOR_TTL_MAX_SECONDS",
+        value_name = "SECONDS",
+        global = true
+    )]
+    pub ttl_max_seconds: Option<u64>,
+    /// Most connections at once [default: 100000]
+    #[arg(
+        long,
+        env = "HARBOR_CONNECTIONS_MAX",
+        value_name = "COUNT",
+        global = true
+    )]
+    pub connections_max: Option<usize>,
+    /// Most groups one agent may be in, and most watches it may have [default: 1000]
+    #[arg(
+        long,
+        env = "HARBOR_GROUPS_PER_AGENT_MAX",
+        value_name = "COUNT",
+        global = true
+    )]
+    pub groups_per_agent_max: Option<usize>,
+    /// How long a stopping node may take to flush and close, in seconds [default: 10]
+    #[arg(
+        long,
+        env = "HARBOR_DRAIN_SECONDS",
+        value_name = "SECONDS",
+        global = true
+    )]
+    pub drain_seconds: Option<u64>,
+    /// What is logged to standard error: error, warn, info, debug or trace [default: info]
+    #[arg(long, env = "HARBOR_LOG_LEVEL", value_name = "LEVEL", global = true)]
+    pub log_level: Option<String>,
+}
+
+/// What is meant: every value given, checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Name of this node.
+    pub node: String,
+    /// Browser origins that may connect.
+    pub allowed_origins: Vec<String>,
+    /// Largest frame, in bytes.
+    pub max_frame_bytes: usize,
+    /// Most bytes waiting for one agent.
+    pub outbox_bytes: usize,
+    /// How often agents are pinged.
+    pub heartbeat: Duration,
+    /// How long a connection may take to register.
+    pub connect_deadline: Duration,
+    /// How long messages live.
+    pub(crate) time_to_live: TimeToLive,
+    /// Most connections at once.
+    pub connections_max: usize,
+    /// Most groups one agent may be in, and most watches it may have.
+    pub groups_per_agent_max: usize,
+    /// How long a stopping node may take to flush and close.
+    pub drain: Duration,
+    /// What is logged.
+    pub log_level: tracing::Level,
+}
+
+/// The commented default file, as `harbor config print` gives it.
+pub const DEFAULT_FILE: &str = include_str!("config/default.toml");
+
+impl Settings {
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    ///
+    /// One line that says what is wrong and where: the file can't be read, is no TOML, has an
+    /// unknown key or a value of the wrong type.
+    pub fn from_file(path: &Path) -> Result<Settings, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Settings::from_toml(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Reads the text of a TOML file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Settings::from_file`].
+    pub fn from_toml(text: &str) -> Result<Settings, String> {
+        toml::from_str(text).map_err(|error| {
+            let line = error
+                .span()
+                .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            format!("line {line}: {}", error.message().replace('\n', " "))
+        })
+    }
+
+    /// These settings, with those of `lower` where nothing was given here.
+    #[must_use]
+    pub fn or(self, lower: Settings) -> Settings {
+        Settings {
+            listen: self.listen.or(lower.listen),
+            node: self.node.or(lower.node),
+            allowed_origins: self.allowed_origins.or(lower.allowed_origins),
+            max_frame_bytes: self.max_frame_bytes.or(lower.max_frame_bytes),
+            outbox_bytes: self.outbox_bytes.or(lower.outbox_bytes),
+            heartbeat_seconds: self.heartbeat_seconds.or(lower.heartbeat_seconds),
+            connect_deadline_seconds: self
+                .connect_deadline_seconds
+                .or(lower.connect_deadline_seconds),
+            ttl_default_seconds: self.ttl_default_seconds.or(lower.ttl_default_seconds),
+            ttl_max_seconds: self.ttl_max_seconds.or(lower.ttl_max_seconds),
+            connections_max: self.connections_max.or(lower.connections_max),
+            groups_per_agent_max: self.groups_per_agent_max.or(lower.groups_per_agent_max),
+            drain_seconds: self.drain_seconds.or(lower.drain_seconds),
+            log_level: self.log_level.or(lower.log_level),
+        }
+    }
+
+    /// What is meant.
+    ///
+    /// # Errors
+    ///
+    /// Every problem, one line each.
+    pub fn into_config(self) -> Result<Config, Vec<String>> {
+        let config = Config {
+            listen: self
+                .listen
+                .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 7420))),
+            node: self.node.unwrap_or_else(|| "harbor".to_owned()),
+            allowed_origins: self.allowed_origins.unwrap_or_default(),
+            max_frame_bytes: self.max_frame_bytes.unwrap_or(FRAME_BYTES_MAX_DEFAULT),
+            outbox_bytes: self.outbox_bytes.unwrap_or(8 << 20),
+            heartbeat: Duration::from_secs(self.heartbeat_seconds.unwrap_or(25)),
+            connect_deadline: Duration::from_secs(self.connect_deadline_seconds.unwrap_or(15)),
+            time_to_live: TimeToLive {
+                default: Duration::from_secs(self.ttl_default_seconds.unwrap_or(86_400)),
+                max: Duration::from_secs(self.ttl_max_seconds.unwrap_or(30 * 86_400)),
+            },
+            connections_max: self.connections_max.unwrap_or(100_000),
+            groups_per_agent_max: self.groups_per_agent_max.unwrap_or(1_000),
+            drain: Duration::from_secs(self.drain_seconds.unwrap_or(10)),
+            log_level: tracing::Level::INFO,
+        };
+        config.checked(self.log_level.as_deref())
+    }
+}
+
+impl Config {
+    fn checked(mut self, log_level: Option<&str>) -> Result<Config, Vec<String>> {
+        let mut problems = Vec::new();
+        match log_level.map(str::parse) {
+            None => {}
+            Some(Ok(level)) => self.log_level = level,
+            Some(Err(_)) => {
+                problems.push("log_level is error, warn, info, debug or trace".to_owned())
+            }
+        }
+        let mut require = |holds: bool, problem: &str| {
+            if !holds {
+                problems.push(problem.to_owned());
+            }
+        };
+        let day = Duration::from_secs(86_400);
+        let frame_bytes_min = limits::READ_BUFFER_BYTES;
+        require(
+            self.listen.ip().is_loopback(),
+            "listen: while authentication is open, only a loopback address such as 127.0.0.1 is allowed",
+        );
+        require(
+            synapse::control::require_name("node", &self.node).is_ok(),
+            "node is a name of 1 to 256 bytes without control characters",
+        );
+        require(
+            (frame_bytes_min..=1 << 30).contains(&self.max_frame_bytes),
+            "max_frame_bytes is from 8192 (8 KiB) to 1073741824 (1 GiB)",
+        );
+        require(
+            self.outbox_bytes >= 2 * self.max_frame_bytes,
+            "outbox_bytes is at least twice max_frame_bytes, so that one message never fills it",
+        );
+        for (name, value, max) in [
+            ("heartbeat_seconds", self.heartbeat, day),
+            ("connect_deadline_seconds", self.connect_deadline, day),
+            (
+                "ttl_default_seconds",
+                self.time_to_live.default,
+                self.time_to_live.max,
+            ),
+            ("ttl_max_seconds", self.time_to_live.max, 3_660 * day),
+            ("drain_seconds", self.drain, day),
+        ] {
+            let problem = format!("{name} is from 1 to {}", max.as_secs());
+            require(!value.is_zero() && value <= max, &problem);
+        }
+        require(self.connections_max > 0, "connections_max is at least 1");
+        require(
+            self.groups_per_agent_max > 0,
+            "groups_per_agent_max is at least 1",
+        );
+        if problems.is_empty() {
+            Ok(self)
+        } else {
+            Err(problems)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_file_says_the_defaults() {
+        let printed = Settings::from_toml(DEFAULT_FILE).unwrap();
+        assert_eq!(printed, Settings::default(), "every key is commented out");
+        let uncommented: String = DEFAULT_FILE
+            .lines()
+            .filter_map(|line| line.strip_prefix("#"))
+            .filter(|line| !line.starts_with(' ') && line.contains(" = "))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let read = Settings::from_toml(&uncommented)
+            .unwrap()
+            .into_config()
+            .unwrap();
+        let default = Settings::default().into_config().unwrap();
+        assert_eq!(format!("{read:?}"), format!("{default:?}"));
+        assert_eq!(
+            uncommented.lines().count(),
+            13,
+            "every setting is in the file"
+        );
+    }
+
+    #[test]
+    fn unknown_keys_and_wrong_types_are_named_with_their_line() {
+        let unknown = Settings::from_toml("node = \"n\"\nlissten = \"127.0.0.1:1\"\n").unwrap_err();
+        assert!(
+            unknown.contains("line 2") && unknown.contains("lissten"),
+            "{unknown}"
+        );
+        let wrong = Settings::from_toml("outbox_bytes = \"many\"").unwrap_err();
+        assert!(wrong.contains("line 1"), "{wrong}");
+        assert!(!wrong.contains('\n'), "{wrong}");
+    }
+
+    #[test]
+    fn every_problem_is_reported() {
+        let toml = "listen = \"0.0.0.0:7420\"\nmax_frame_bytes = 1\nheartbeat_seconds = 0\nlog_level = \"loud\"";
+        let problems = Settings::from_toml(toml)
+            .unwrap()
+            .into_config()
+            .unwrap_err();
+        for start in [
+            "listen",
+            "max_frame_bytes",
+            "heartbeat_seconds",
+            "log_level",
+        ] {
+            assert!(
+                problems.iter().any(|problem| problem.starts_with(start)),
+                "{start}"
+            );
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The bounded queue of frames to one agent.
+//!
+//! Stands between delivery and the socket. It belongs to the agent, not to one connection: after a
+//! takeover the newer connection goes on where the older one stopped. Answers and presence changes
+//! (control) belong to the connection and go first. Bounded in bytes; when it is full the agent is
+//! too slow and is closed, and others are not held up.
+
+use std::{
+    collections::VecDeque,
+    task::{Context, Poll, Waker},
+};
+
+use parking_lot::Mutex;
+use synapse::refusal::Close;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::{
+    clock::Instant,
+    limits::{QUEUED_FRAME_OVERHEAD_BYTES, WRITE_BATCH_BYTES_MAX},
+    metrics::Metrics,
+};
+
+/// A message on its way to one agent. Cloning shares the frame's bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Delivery {
+    /// The sender's own bytes.
+    pub(crate) frame: Utf8Bytes,
+    /// When the node received it.
+    pub(crate) received_at: Instant,
+    /// When it is no longer wanted.
+    pub(crate) deadline: Instant,
+}
+
+/// What became of a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It waits for the socket.
+    Queued,
+    /// There was no room; the agent is being closed as too slow.
+    Full,
+    /// The agent is gone or being closed.
+    Gone,
+}
+
+/// What the connection takes out to write.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Answers and presence changes, which go first.
+    pub(crate) control: Vec<Utf8Bytes>,
+    /// Messages that have not expired.
+    pub(crate) data: Vec<Delivery>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The connection that drains it.
+    generation: u64,
+    control: VecDeque<Utf8Bytes>,
+    data: VecDeque<Delivery>,
+    bytes: usize,
+    /// Set once the agent is to be closed; nothing is pushed after.
+    closing: Option<Close>,
+    waker: Option<Waker>,
+}
+
+impl Outbox {
+    /// An empty one, drained by the connection `generation`.
+    pub(crate) fn new(generation: u64, bytes_max: usize) -> Self {
+        let state = State {
+            generation,
+            control: VecDeque::new(),
+            data: VecDeque::new(),
+            bytes: 0,
+            closing: None,
+            waker: None,
+        };
+        Outbox {
+            bytes_max,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The connection that drains it.
+    pub(crate) fn generation(&self) -> u64 {
+        self.state.lock().generation
+    }
+
+    /// Queues a message and wakes the connection.
+    pub(crate) fn push(&self, delivery: Delivery, metrics: &Metrics) -> Pushed {
+        let mut state = self.state.lock();
+        let cost = cost(&delivery.frame);
+        let pushed = state.make_room(cost, self.bytes_max, metrics);
+        if pushed == Pushed::Queued {
+            state.data.push_back(delivery);
+        }
+        state.wake();
+        pushed
+    }
+
+    /// Queues a frame of Harbor's for the connection `generation` and no other, and wakes it.
+    pub(crate) fn push_control(
+        &self,
+        generation: u64,
+        frame: Utf8Bytes,
+        metrics: &Metrics,
+    ) -> Pushed {
+        let pushed = self.push_answer(generation, frame, metrics);
+        self.state.lock().wake();
+        pushed
+    }
+
+    /// The same for the connection's own task, which looks at the queue before it sleeps.
+    pub(crate) fn push_answer(
+        &self,
+        generation: u64,
+        frame: Utf8Bytes,
+        metrics: &Metrics,
+    ) -> Pushed {
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            return Pushed::Gone;
+        }
+        let pushed = state.make_room(cost(&frame), self.bytes_max, metrics);
+        if pushed == Pushed::Queued {
+            state.control.push_back(frame);
+        }
+        pushed
+    }
+
+    /// Asks the connection to close after it has written what is queued.
+    pub(crate) fn close(&self, close: Close) {
+        let mut state = self.state.lock();
+        state.closing.get_or_insert(close);
+        state.wake();
+    }
+
+    /// Gives the queue to a newer connection, unless the agent is being closed. What was meant for
+    /// the older connection alone is dropped.
+    pub(crate) fn hand_over(&self, generation: u64, metrics: &Metrics) -> bool {
+        let mut state = self.state.lock();
+        if state.closing.is_some() {
+            return false;
+        }
+        state.generation = generation;
+        let dropped: usize = state.control.drain(..).map(|frame| cost(&frame)).sum();
+        state.shrink_by(dropped, metrics);
+        state.wake();
+        true
+    }
+
+    /// Ends the queue: what is in it is dropped and counted, and later pushes find it gone.
+    pub(crate) fn end(&self, metrics: &Metrics) {
+        let mut state = self.state.lock();
+        state.closing.get_or_insert(Close::Normal);
+        metrics.deliveries_dropped.inc_by(state.data.len() as u64);
+        state.data.clear();
+        state.control.clear();
+        let bytes = state.bytes;
+        state.shrink_by(bytes, metrics);
+    }
+
+    /// Takes the next frames to write, at most [`WRITE_BATCH_BYTES_MAX`] and at least one; expired
+    /// messages are passed over and counted. `Err` says why to close instead, once nothing is left.
+    pub(crate) fn poll_take(
+        &self,
+        generation: u64,
+        now: Instant,
+        metrics: &Metrics,
+        batch: &mut Batch,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Close>> {
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            return Poll::Ready(Err(Close::Replaced));
+        }
+        if state.closing == Some(Close::TooSlow) {
+            return Poll::Ready(Err(Close::TooSlow));
+        }
+        if state.fill(now, metrics, batch) {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(close) = state.closing {
+            return Poll::Ready(Err(close));
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            empty => *empty = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl State {
+    fn make_room(&mut self, cost: usize, bytes_max: usize, metrics: &Metrics) -> Pushed {
+        if self.closing.is_some() {
+            return Pushed::Gone;
+        }
+        if self.bytes + cost > bytes_max {
+            self.closing = Some(Close::TooSlow);
+            return Pushed::Full;
+        }
+        self.bytes += cost;
+        metrics.outbox_bytes.inc_by(cost as i64);
+        Pushed::Queued
+    }
+
+    fn shrink_by(&mut self, bytes: usize, metrics: &Metrics) {
+        self.bytes -= bytes;
+        metrics.outbox_bytes.dec_by(bytes as i64);
+    }
+
+    /// Moves what may be written into `batch`; whether that is anything.
+    fn fill(&mut self, now: Instant, metrics: &Metrics, batch: &mut Batch) -> bool {
+        let mut taken = 0;
+        let mut expired = 0;
+        while taken < WRITE_BATCH_BYTES_MAX {
+            let Some(frame) = self.control.pop_front() else {
+                break;
+            };
+            taken += cost(&frame);
+            batch.control.push(frame);
+        }
+        let mut passed_over = 0;
+        while taken < WRITE_BATCH_BYTES_MAX {
+            let Some(delivery) = self.data.pop_front() else {
+                break;
+            };
+            if delivery.deadline <= now {
+                expired += 1;
+                passed_over += cost(&delivery.frame);
+                continue;
+            }
+            taken += cost(&delivery.frame);
+            batch.data.push(delivery);
+        }
+        if expired > 0 {
+            metrics.deliveries_expired.inc_by(expired);
+        }
+        if taken + passed_over > 0 {
+            self.shrink_by(taken + passed_over, metrics);
+        }
+        taken > 0
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+fn cost(frame: &Utf8Bytes) -> usize {
+    frame.len() + QUEUED_FRAME_OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{task::Waker, time::Duration};
+
+    use super::*;
+    use crate::clock;
+
+    fn delivery(text: &str, ttl: Duration) -> Delivery {
+        let now = clock::now();
+        Delivery {
+            frame: text.into(),
+            received_at: now,
+            deadline: now + ttl,
+        }
+    }
+
+    fn take(
+        outbox: &Outbox,
+        generation: u64,
+        metrics: &Metrics,
+    ) -> Poll<Result<Vec<String>, Close>> {
+        let mut batch = Batch::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        let taken = outbox.poll_take(generation, clock::now(), metrics, &mut batch, &mut cx);
+        let frames = batch
+            .control
+            .iter()
+            .chain(batch.data.iter().map(|delivery| &delivery.frame));
+        taken.map_ok(|()| frames.map(ToString::to_string).collect())
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_expired_message_is_never_taken_and_is_counted() {
+        let (outbox, metrics) = (Outbox::new(1, 10_000), Metrics::new());
+        for (text, seconds) in [("1", 30), ("2", 2), ("3", 30)] {
+            outbox.push(delivery(text, Duration::from_secs(seconds)), &metrics);
+        }
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(
+            take(&outbox, 1, &metrics),
+            Poll::Ready(Ok(vec!["1".into(), "3".into()]))
+        );
+        outbox.push(delivery("4", Duration::from_secs(1)), &metrics);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(
+            take(&outbox, 1, &metrics),
+            Poll::Pending,
+            "at the deadline it is expired"
+        );
+        assert_eq!(metrics.deliveries_expired.get(), 2);
+        assert_eq!(metrics.outbox_bytes.get(), 0);
+    }
+
+    #[test]
+    fn full_closes_as_too_slow_and_later_pushes_find_it_gone() {
+        let (outbox, metrics) = (Outbox::new(1, 1_000), Metrics::new());
+        let big = "x".repeat(600);
+        assert_eq!(
+            outbox.push(delivery(&big, MINUTE), &metrics),
+            Pushed::Queued
+        );
+        assert_eq!(outbox.push(delivery(&big, MINUTE), &metrics), Pushed::Full);
+        assert_eq!(
+            outbox.push(delivery("small", MINUTE), &metrics),
+            Pushed::Gone
+        );
+        assert_eq!(take(&outbox, 1, &metrics), Poll::Ready(Err(Close::TooSlow)));
+        outbox.end(&metrics);
+        assert_eq!(
+            (metrics.outbox_bytes.get(), metrics.deliveries_dropped.get()),
+            (0, 1)
+        );
+    }
+
+    #[test]
+    fn a_takeover_keeps_the_messages_and_drops_the_old_connections_answers() {
+        let (outbox, metrics) = (Outbox::new(1, 10_000), Metrics::new());
+        outbox.push(delivery("message", MINUTE), &metrics);
+        outbox.push_control(1, "answer".into(), &metrics);
+        assert!(outbox.hand_over(2, &metrics));
+        assert_eq!(
+            outbox.push_control(1, "late".into(), &metrics),
+            Pushed::Gone
+        );
+        assert_eq!(
+            take(&outbox, 1, &metrics),
+            Poll::Ready(Err(Close::Replaced))
+        );
+        assert_eq!(
+            take(&outbox, 2, &metrics),
+            Poll::Ready(Ok(vec!["message".into()]))
+        );
+        assert_eq!(metrics.outbox_bytes.get(), 0);
+    }
+
+    #[test]
+    fn closing_writes_what_is_queued_first() {
+        let (outbox, metrics) = (Outbox::new(1, 1_000_000), Metrics::new());
+        let big = "x".repeat(WRITE_BATCH_BYTES_MAX);
+        outbox.push(delivery(&big, MINUTE), &metrics);
+        outbox.push(delivery("last", MINUTE), &metrics);
+        outbox.close(Close::Draining);
+        assert_eq!(take(&outbox, 1, &metrics), Poll::Ready(Ok(vec![big])));
+        assert_eq!(
+            take(&outbox, 1, &metrics),
+            Poll::Ready(Ok(vec!["last".into()]))
+        );
+        assert_eq!(
+            take(&outbox, 1, &metrics),
+            Poll::Ready(Err(Close::Draining))
+        );
+    }
+}

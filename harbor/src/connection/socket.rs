@@ -1,0 +1,201 @@
+//! One WebSocket, with Harbor's settings, its bounds and its way of closing.
+//!
+//! Stands at both ends of a frame's way. `tungstenite` speaks RFC 6455; this adds what it leaves
+//! to its user: telling the peer why, letting it read that before the TCP connection ends, and a
+//! bound on fragments that never become a message.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use futures_util::{Sink, SinkExt, Stream};
+use synapse::refusal::Close;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Error, Message, Utf8Bytes,
+        error::ProtocolError,
+        protocol::{CloseFrame, Role, WebSocketConfig},
+    },
+};
+
+use crate::limits::{
+    CLOSE_GRACE, READ_BUFFER_BYTES, WIRE_BYTES_PER_FRAME_BYTE_MAX, WRITE_BATCH_BYTES_MAX,
+};
+
+/// What came in.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A whole text message.
+    Text(Utf8Bytes),
+    /// A whole binary message.
+    Binary(Bytes),
+    /// A ping or a pong; `tungstenite` answers pings, this has to be flushed.
+    Alive,
+}
+
+/// A WebSocket of an agent.
+#[derive(Debug)]
+pub struct Socket {
+    stream: WebSocketStream<Metered>,
+}
+
+impl Socket {
+    /// Takes over a TCP connection after its HTTP upgrade; `already_read` came behind the request.
+    pub async fn new(tcp: TcpStream, already_read: Bytes, max_frame_bytes: usize) -> Socket {
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER_BYTES)
+            // A batch is collected here and written by one flush.
+            .write_buffer_size(2 * WRITE_BATCH_BYTES_MAX + max_frame_bytes)
+            .max_write_buffer_size(4 * (WRITE_BATCH_BYTES_MAX + max_frame_bytes))
+            .max_message_size(Some(max_frame_bytes))
+            .max_frame_size(Some(max_frame_bytes));
+        let metered = Metered {
+            tcp,
+            since_message: 0,
+            bytes_max: WIRE_BYTES_PER_FRAME_BYTE_MAX * max_frame_bytes,
+        };
+        let part = already_read.to_vec();
+        let stream =
+            WebSocketStream::from_partially_read(metered, part, Role::Server, Some(config)).await;
+        Socket { stream }
+    }
+
+    /// The next message, or why there will be none. On `Err` the peer has not been told yet.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Close>> {
+        let message = ready!(Pin::new(&mut self.stream).poll_next(cx));
+        let metered = self.stream.get_mut();
+        let incoming = match message {
+            Some(Ok(Message::Text(text))) => Incoming::Text(text),
+            Some(Ok(Message::Binary(bytes))) => Incoming::Binary(bytes),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Incoming::Alive,
+            Some(Ok(Message::Close(_))) | None => return Poll::Ready(Err(Close::Normal)),
+            Some(Err(_)) if metered.is_over() => return Poll::Ready(Err(Close::TooLarge)),
+            Some(Err(error)) => return Poll::Ready(Err(close_for(&error))),
+        };
+        metered.since_message = 0;
+        Poll::Ready(Ok(incoming))
+    }
+
+    /// Adds a text message to what the next flush writes. Call only after a flush was ready.
+    ///
+    /// # Errors
+    ///
+    /// When the peer is gone or closing.
+    pub fn feed_text(&mut self, frame: Utf8Bytes) -> Result<(), Close> {
+        self.feed(Message::Text(frame))
+    }
+
+    /// Adds a ping.
+    ///
+    /// # Errors
+    ///
+    /// As [`Socket::feed_text`].
+    pub fn feed_ping(&mut self) -> Result<(), Close> {
+        self.feed(Message::Ping(Bytes::new()))
+    }
+
+    fn feed(&mut self, message: Message) -> Result<(), Close> {
+        Pin::new(&mut self.stream)
+            .start_send(message)
+            .map_err(|error| close_for(&error))
+    }
+
+    /// Writes what was fed.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
+        Pin::new(&mut self.stream)
+            .poll_flush(cx)
+            .map_err(|error| close_for(&error))
+    }
+
+    /// Ends the connection: what was fed, then the close frame, then the TCP connection, each
+    /// within [`CLOSE_GRACE`].
+    pub async fn close(mut self, close: Close) {
+        if close != Close::Lost {
+            let frame = CloseFrame {
+                code: close.code().into(),
+                reason: close.reason().into(),
+            };
+            // When the peer closed first, its close frame was answered already and this one fails.
+            let _ = Pin::new(&mut self.stream).start_send(Message::Close(Some(frame)));
+            let _ = timeout(CLOSE_GRACE, self.stream.flush()).await;
+        }
+        let tcp = &mut self.stream.get_mut().tcp;
+        let _ = tcp.shutdown().await;
+        // Unread bytes would make the kernel reset the connection and take the close frame along.
+        let _ = timeout(CLOSE_GRACE, async {
+            let mut scrap = vec![0; READ_BUFFER_BYTES];
+            while tcp.read(&mut scrap).await.is_ok_and(|length| length > 0) {}
+        })
+        .await;
+    }
+}
+
+/// What a broken socket means for the connection.
+fn close_for(error: &Error) -> Close {
+    match error {
+        Error::Capacity(_) => Close::TooLarge,
+        Error::Utf8(_) => Close::InvalidUtf8,
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Close::Lost,
+        Error::Protocol(ProtocolError::SendAfterClosing) => Close::Normal,
+        Error::Protocol(_) | Error::AttackAttempt => Close::Protocol,
+        Error::ConnectionClosed | Error::AlreadyClosed => Close::Normal,
+        _ => Close::Lost,
+    }
+}
+
+/// A TCP connection that counts what was read since the last whole message.
+#[derive(Debug)]
+struct Metered {
+    tcp: TcpStream,
+    since_message: usize,
+    bytes_max: usize,
+}
+
+impl Metered {
+    fn is_over(&self) -> bool {
+        self.since_message > self.bytes_max
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_over() {
+            return Poll::Ready(Err(io::Error::other("too many bytes without a message")));
+        }
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.tcp).poll_read(cx, buffer));
+        self.since_message += buffer.filled().len() - before;
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, buffer)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

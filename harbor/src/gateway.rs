@@ -1,0 +1,53 @@
+//! The HTTP doors: health, readiness, metrics, and the upgrade of `/ws`.
+//!
+//! Beside a frame's way, on the same port.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use synapse::{Refusal, control::RefusedPayload};
+
+use crate::{listen::upgrade, node::Node};
+
+/// All routes.
+pub(crate) fn routes(node: Arc<Node>) -> Router {
+    Router::new()
+        .route("/ws", get(upgrade::upgrade))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(node)
+}
+
+/// 200 while new agents are welcome, 503 while draining.
+async fn ready(State(node): State<Arc<Node>>) -> Response {
+    if node.stopping.is_cancelled() {
+        return refuse(&node, &node.draining_refusal());
+    }
+    "ready\n".into_response()
+}
+
+async fn metrics(State(node): State<Arc<Node>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], node.metrics.text()).into_response()
+}
+
+/// Counts a refusal and tells it as its status and a JSON body.
+pub(crate) fn refuse(node: &Node, refusal: &Refusal) -> Response {
+    node.metrics.refused(refusal.code);
+    let status = StatusCode::from_u16(refusal.code.row().http_status)
+        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let body = serde_json::to_string(&RefusedPayload::from(refusal)).unwrap_or_default();
+    (
+        status,
+        [(header::CONTENT_TYPE, "application/json")],
+        body + "\n",
+    )
+        .into_response()
+}

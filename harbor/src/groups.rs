@@ -1,0 +1,255 @@
+//! Members of groups and of systems, their roles, and who watches them.
+//!
+//! Consulted by routing, which takes a snapshot and keeps no lock. A change makes a new snapshot
+//! only if an old one is still held. Watchers are told of each change under the entry's lock, so a
+//! change never overtakes the snapshot a watcher started from.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use dashmap::{DashMap, mapref::entry::Entry as Slot};
+use indexmap::IndexMap;
+use prometheus_client::metrics::gauge::Gauge;
+use synapse::control;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::{answer::Answers, connection::outbox::Pushed, metrics::Metrics, registry::Agent};
+
+/// The roles of one member, sorted, each once.
+pub(crate) type Roles = Arc<[Box<str>]>;
+
+/// One member.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    /// Who.
+    pub(crate) agent: Arc<Agent>,
+    /// As what.
+    pub(crate) roles: Roles,
+}
+
+/// The members at one moment, by agent id.
+pub(crate) type Roster = IndexMap<Arc<str>, Member>;
+
+/// What kind of scope a table holds, which decides the name it has on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scoped {
+    /// By `group_id`.
+    Groups,
+    /// By `system_id`.
+    Systems,
+}
+
+/// A connection that is told of changes.
+#[derive(Debug, Clone)]
+struct Watcher {
+    agent: Arc<Agent>,
+    generation: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    roster: Arc<Roster>,
+    position: u64,
+    watchers: Vec<Watcher>,
+}
+
+/// All groups, or all systems.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    scoped: Scoped,
+    entries: DashMap<Arc<str>, Entry>,
+    /// One count for all entries, so that a position never goes back when a group ends and comes
+    /// back.
+    positions: AtomicU64,
+    answers: Arc<Answers>,
+    metrics: Arc<Metrics>,
+    /// How many entries there are.
+    gauge: Gauge,
+}
+
+impl Groups {
+    pub(crate) fn new(
+        scoped: Scoped,
+        answers: Arc<Answers>,
+        metrics: Arc<Metrics>,
+        gauge: Gauge,
+    ) -> Self {
+        let entries = DashMap::new();
+        Groups {
+            scoped,
+            entries,
+            positions: AtomicU64::new(0),
+            answers,
+            metrics,
+            gauge,
+        }
+    }
+
+    /// The members as they are now.
+    pub(crate) fn snapshot(&self, name: &str) -> Option<Arc<Roster>> {
+        self.entries
+            .get(name)
+            .map(|entry| Arc::clone(&entry.roster))
+    }
+
+    /// Every roster, one after the other, as the table is while it is walked.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Arc<Roster>> {
+        self.entries.iter().map(|entry| Arc::clone(&entry.roster))
+    }
+
+    /// The members as an answer tells them.
+    pub(crate) fn describe(&self, name: &str) -> control::Roster {
+        match self.entries.get(name) {
+            Some(entry) => describe(self.scoped, name, &entry),
+            None => control::Roster {
+                scope: scope(self.scoped, name),
+                position: self.positions.load(Ordering::Relaxed),
+                members: Vec::new(),
+            },
+        }
+    }
+
+    /// Makes an agent a member with exactly these roles.
+    pub(crate) fn join(
+        &self,
+        name: &Arc<str>,
+        agent: &Arc<Agent>,
+        roles: Roles,
+    ) -> control::Roster {
+        let mut entry = self.entries.entry(Arc::clone(name)).or_insert_with(|| {
+            self.gauge.inc();
+            Entry::default()
+        });
+        let member = Member {
+            agent: Arc::clone(agent),
+            roles,
+        };
+        let roster = Arc::make_mut(&mut entry.roster);
+        let before = roster.insert(Arc::clone(&agent.id), member.clone());
+        let change = match before {
+            None => Some(control::Change::Joined),
+            Some(before) if before.roles != member.roles => Some(control::Change::Changed),
+            Some(_) => None,
+        };
+        if let Some(change) = change {
+            self.tell(name, &mut entry, change, &member);
+        }
+        describe(self.scoped, name, &entry)
+    }
+
+    /// Ends an agent's membership, unless another object of the same id has it by now.
+    pub(crate) fn leave(&self, name: &Arc<str>, agent: &Arc<Agent>) {
+        let Slot::Occupied(mut slot) = self.entries.entry(Arc::clone(name)) else {
+            return;
+        };
+        let entry = slot.get_mut();
+        let is_theirs = entry
+            .roster
+            .get(&agent.id)
+            .is_some_and(|member| Arc::ptr_eq(&member.agent, agent));
+        if is_theirs {
+            let removed = Arc::make_mut(&mut entry.roster).swap_remove(&agent.id);
+            if let Some(member) = removed {
+                self.tell(name, entry, control::Change::Left, &member);
+            }
+        }
+        self.remove_if_unused(slot);
+    }
+
+    /// Starts a watch: `start` is called with the snapshot before any later change is told.
+    pub(crate) fn watch(
+        &self,
+        name: &Arc<str>,
+        agent: &Arc<Agent>,
+        generation: u64,
+        start: impl FnOnce(control::Roster),
+    ) {
+        let mut entry = self.entries.entry(Arc::clone(name)).or_insert_with(|| {
+            self.gauge.inc();
+            Entry::default()
+        });
+        let known = entry
+            .watchers
+            .iter()
+            .any(|watcher| watcher.generation == generation);
+        if !known {
+            entry.watchers.push(Watcher {
+                agent: Arc::clone(agent),
+                generation,
+            });
+        }
+        start(describe(self.scoped, name, &entry));
+    }
+
+    /// Ends a watch.
+    pub(crate) fn unwatch(&self, name: &Arc<str>, generation: u64) {
+        let Slot::Occupied(mut slot) = self.entries.entry(Arc::clone(name)) else {
+            return;
+        };
+        slot.get_mut()
+            .watchers
+            .retain(|watcher| watcher.generation != generation);
+        self.remove_if_unused(slot);
+    }
+
+    fn remove_if_unused(&self, slot: dashmap::mapref::entry::OccupiedEntry<'_, Arc<str>, Entry>) {
+        if slot.get().roster.is_empty() && slot.get().watchers.is_empty() {
+            slot.remove();
+            self.gauge.dec();
+        }
+    }
+
+    /// Numbers a change and tells every watcher, in one frame built once.
+    fn tell(&self, name: &str, entry: &mut Entry, change: control::Change, member: &Member) {
+        entry.position = self.positions.fetch_add(1, Ordering::Relaxed) + 1;
+        if entry.watchers.is_empty() {
+            return;
+        }
+        let presence = control::Presence {
+            scope: scope(self.scoped, name),
+            position: entry.position,
+            change,
+            member: describe_member(member, change != control::Change::Left),
+        };
+        let frame: Utf8Bytes = self.answers.frame(control::kind::PRESENCE, "", &presence);
+        entry.watchers.retain(|watcher| {
+            let outbox = &watcher.agent.outbox;
+            outbox.push_control(watcher.generation, frame.clone(), &self.metrics) == Pushed::Queued
+        });
+    }
+}
+
+fn scope(scoped: Scoped, name: &str) -> control::Scope {
+    let (group_id, system_id) = match scoped {
+        Scoped::Groups => (name.to_owned(), String::new()),
+        Scoped::Systems => (String::new(), name.to_owned()),
+    };
+    control::Scope {
+        group_id,
+        system_id,
+    }
+}
+
+fn describe(scoped: Scoped, name: &str, entry: &Entry) -> control::Roster {
+    let mut members: Vec<_> = entry
+        .roster
+        .values()
+        .map(|member| describe_member(member, true))
+        .collect();
+    members.sort_unstable_by(|a, b| a.agent_id.cmp(&b.agent_id));
+    control::Roster {
+        scope: scope(scoped, name),
+        position: entry.position,
+        members,
+    }
+}
+
+fn describe_member(member: &Member, online: bool) -> control::Member {
+    control::Member {
+        agent_id: member.agent.id.to_string(),
+        roles: member.roles.iter().map(ToString::to_string).collect(),
+        online,
+    }
+}

@@ -1,0 +1,100 @@
+//! THE WAY OF A FRAME, on one screen: decode, verify, authorise, route, deliver.
+//!
+//! Every door calls [`accept`]. Each stage takes the type the stage before it gave, so none can be
+//! skipped: `Envelope` → [`verify::Verified`] → [`authorise::Permitted`] → `Route`.
+
+pub(crate) mod authorise;
+pub(crate) mod control;
+pub(crate) mod verify;
+
+use synapse::{
+    Envelope,
+    control::{Accepted, Durability, kind},
+    envelope::{Audience, Destination, Refused},
+};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::{
+    clock,
+    connection::outbox::Delivery,
+    delivery,
+    node::Node,
+    router::{self, Snapshot},
+    session::Session,
+};
+use authorise::Permitted;
+
+/// Takes one frame from a registered agent and carries it out. Gives the answer to the sender, if
+/// it wants one.
+///
+/// # Errors
+///
+/// The refusal of whichever stage says no; then nothing was delivered.
+pub(crate) fn accept(
+    node: &Node,
+    session: &mut Session,
+    frame: &Utf8Bytes,
+) -> Result<Option<Utf8Bytes>, Refused> {
+    let received_at = clock::now();
+    let envelope = Envelope::decode(frame)?;
+    let id = envelope.id.clone();
+    let refused = |refusal| Refused {
+        id: Some(id.to_string()),
+        refusal,
+    };
+
+    let verified = verify::verify(envelope).map_err(refused)?;
+    let permitted = authorise::authorise(verified, session).map_err(refused)?;
+    let envelope = permitted.envelope();
+    if envelope.is_control() {
+        return control::answer(node, session, envelope).map_err(refused);
+    }
+    let destination = permitted.destination(session).map_err(refused)?;
+    let deadline = node
+        .config
+        .time_to_live
+        .deadline(envelope, received_at)
+        .map_err(refused)?;
+    let snapshot = snapshot(node, &destination);
+    let route = router::route(&session.lease.agent.id, &destination, &snapshot);
+    let delivery = Delivery {
+        frame: frame.clone(),
+        received_at,
+        deadline,
+    };
+    let receipt = delivery::deliver(&route, &delivery, &node.metrics);
+    Ok(session
+        .wants_acceptance()
+        .then(|| accepted(node, &permitted, receipt)))
+}
+
+/// The entries of the tables that a destination names.
+fn snapshot(node: &Node, destination: &Destination<'_>) -> Snapshot {
+    let receiver = destination
+        .receiver
+        .and_then(|to| node.registry.find(&to.agent_id));
+    let receiver_system_id = match destination.receiver.zip(receiver.as_ref()) {
+        Some((to, agent)) if !to.system_id.is_empty() => agent.endpoint().system_id.to_string(),
+        _ => String::new(),
+    };
+    let audience = match destination.audience {
+        Some(Audience::Group { group_id, .. }) => node.groups.snapshot(group_id),
+        Some(Audience::System(system_id)) => node.systems.snapshot(system_id),
+        None => None,
+    };
+    Snapshot {
+        receiver,
+        receiver_system_id,
+        audience,
+    }
+}
+
+fn accepted(node: &Node, permitted: &Permitted<'_>, receipt: delivery::Receipt) -> Utf8Bytes {
+    let payload = Accepted {
+        durability: Durability::Routed,
+        recipients: receipt.recipients,
+        duplicate: false,
+    };
+    node.answers
+        .frame(kind::ACCEPTED, &permitted.envelope().id, &payload)
+}

@@ -1,0 +1,152 @@
+//! Answers the `synapse.*` vocabulary of registered agents: groups, presence, discovery.
+//!
+//! Branches off a frame's way after authorisation: these are for Harbor, not for routing.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Serialize;
+use synapse::{
+    Code, Envelope, Refusal,
+    address::{self, Kind},
+    control::{self, Discover, Discovered, GroupRef, Join, Scope, kind},
+};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::{
+    groups::Roster,
+    limits::{DISCOVER_LIMIT_DEFAULT, DISCOVER_LIMIT_MAX},
+    node::Node,
+    registry::Agent,
+    session::{self, Session},
+};
+
+/// Carries out a control message and gives its answer; a watch answers by itself.
+pub(super) fn answer(
+    node: &Node,
+    session: &mut Session,
+    envelope: &Envelope<'_>,
+) -> Result<Option<Utf8Bytes>, Refusal> {
+    match &*envelope.kind {
+        kind::GROUP_JOIN => {
+            let join: Join = control::read(envelope)?;
+            session::check_join(&join, "payload")?;
+            Ok(Some(reply(node, envelope, &session.join(&join)?)))
+        }
+        kind::GROUP_LEAVE => {
+            let group_id = group_of(envelope)?;
+            Ok(Some(reply(node, envelope, &session.leave(&group_id))))
+        }
+        kind::GROUP_MEMBERS => {
+            let group_id = group_of(envelope)?;
+            Ok(Some(reply(
+                node,
+                envelope,
+                &node.groups.describe(&group_id),
+            )))
+        }
+        kind::PRESENCE_WATCH => {
+            let (agent, generation) = (Arc::clone(&session.lease.agent), session.lease.generation);
+            let scope: Scope = control::read(envelope)?;
+            session.watch(&scope, |snapshot| {
+                let frame = reply(node, envelope, &snapshot);
+                agent.outbox.push_control(generation, frame, &node.metrics);
+            })?;
+            Ok(None)
+        }
+        kind::PRESENCE_UNWATCH => {
+            let scope: Scope = control::read(envelope)?;
+            session.unwatch(&scope)?;
+            Ok(Some(reply(node, envelope, &scope)))
+        }
+        kind::DISCOVER => {
+            let found = discover(node, &control::read(envelope)?)?;
+            Ok(Some(reply(node, envelope, &found)))
+        }
+        kind::REGISTER => {
+            let reason = "this connection is registered; open another to register again";
+            Err(Refusal::of_field(Code::AlreadyRegistered, "type", reason))
+        }
+        other if kind::NOT_OFFERED.contains(&other) => {
+            let reason = format!("{other} is not offered by this version of Harbor");
+            Err(Refusal::of_field(Code::Unsupported, "type", reason))
+        }
+        other => {
+            let reason = format!("{other} is not in the control vocabulary; synapse.* is reserved");
+            Err(Refusal::of_field(Code::UnknownType, "type", reason))
+        }
+    }
+}
+
+/// An answer of the same type.
+fn reply(node: &Node, envelope: &Envelope<'_>, payload: &impl Serialize) -> Utf8Bytes {
+    node.answers.frame(&envelope.kind, &envelope.id, payload)
+}
+
+fn group_of(envelope: &Envelope<'_>) -> Result<String, Refusal> {
+    let GroupRef { group_id } = control::read(envelope)?;
+    control::require_name("payload.group_id", &group_id)?;
+    Ok(group_id)
+}
+
+/// Finds the agents for which all the given conditions hold.
+fn discover(node: &Node, query: &Discover) -> Result<Discovered, Refusal> {
+    for (field, name) in [
+        ("payload.capability", &query.capability),
+        ("payload.role", &query.role),
+        ("payload.system_id", &query.system_id),
+        ("payload.group_id", &query.group_id),
+    ] {
+        address::check(Kind::Name, field, name)?;
+    }
+    let mut found = BTreeMap::new();
+    for agent in candidates(node, query) {
+        let endpoint = agent.endpoint();
+        let is_able = query.capability.is_empty()
+            || endpoint
+                .capabilities
+                .iter()
+                .any(|able| *able == *query.capability);
+        let is_in_system = query.system_id.is_empty() || endpoint.system_id == query.system_id;
+        if is_able && is_in_system {
+            found.insert(Arc::clone(&agent.id), endpoint);
+        }
+    }
+    let limit = match query.limit as usize {
+        0 => DISCOVER_LIMIT_DEFAULT,
+        limit => limit.min(DISCOVER_LIMIT_MAX),
+    };
+    let total = found.len() as u64;
+    let agents = found
+        .into_values()
+        .take(limit)
+        .map(|endpoint| (*endpoint).clone())
+        .collect();
+    Ok(Discovered { agents, total })
+}
+
+/// Those that have the role and group asked for, from the narrowest table that knows.
+fn candidates(node: &Node, query: &Discover) -> Vec<Arc<Agent>> {
+    let with_role = |roster: Arc<Roster>| {
+        let members = roster.values().filter(|member| {
+            query.role.is_empty() || member.roles.iter().any(|role| **role == *query.role)
+        });
+        members
+            .map(|member| Arc::clone(&member.agent))
+            .collect::<Vec<_>>()
+    };
+    if !query.group_id.is_empty() {
+        node.groups
+            .snapshot(&query.group_id)
+            .map(with_role)
+            .unwrap_or_default()
+    } else if !query.role.is_empty() {
+        node.groups.all().flat_map(with_role).collect()
+    } else if !query.system_id.is_empty() {
+        node.systems
+            .snapshot(&query.system_id)
+            .map(with_role)
+            .unwrap_or_default()
+    } else {
+        node.registry.all().collect()
+    }
+}

@@ -1,0 +1,40 @@
+//! Every bound of the broker that is not configured, unit last, with the reason beside it.
+//!
+//! Consulted all along a frame's way. Configured bounds and their defaults are in [`crate::config`].
+
+/// Most bytes of HTTP request head (RFC 9112 section 2). Sites with large cookies send 8 KiB; more
+/// than this gets status 431.
+pub(crate) const HTTP_HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// Read buffer of one socket, in bytes: the largest part of an idle connection's memory. It holds
+/// eight messages of 1 KiB, so a busy socket reads several per system call.
+pub(crate) const READ_BUFFER_BYTES: usize = 8 * 1024;
+
+/// Most bytes handed to a socket at once. Those may be written after their deadline if the peer
+/// stalls in the middle, so it is small; large enough to write many messages per system call.
+pub(crate) const WRITE_BATCH_BYTES_MAX: usize = 64 * 1024;
+
+/// What a queued frame costs beside its bytes: its place in the queue and its share of the read
+/// buffer it came in.
+pub(crate) const QUEUED_FRAME_OVERHEAD_BYTES: usize = 128;
+
+/// Bytes a peer may send without completing a message, per byte of the frame limit: the rest is
+/// frame headers. Stops endless empty fragments, which no message limit sees.
+pub(crate) const WIRE_BYTES_PER_FRAME_BYTE_MAX: usize = 2;
+
+/// How long a closing connection waits for its peer to take what was written and close too.
+pub(crate) const CLOSE_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Most roles of one agent in one group: each message to roles looks at them.
+pub(crate) const ROLES_PER_MEMBER_MAX: usize = 64;
+
+/// Most agents a discovery answer lists unless it asks for another number.
+pub(crate) const DISCOVER_LIMIT_DEFAULT: usize = 100;
+
+/// Most agents a discovery answer lists.
+pub(crate) const DISCOVER_LIMIT_MAX: usize = 1_000;
+
+/// Pause after a failed accept, which mostly means that file descriptors ran out.
+pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+const _: () = assert!(READ_BUFFER_BYTES < WRITE_BATCH_BYTES_MAX);

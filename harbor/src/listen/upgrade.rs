@@ -1,0 +1,137 @@
+//! From an HTTP request to an agent's socket (RFC 6455 section 4.2).
+//!
+//! The door of a frame's way: browsers of foreign origins, a full node and a draining one are
+//! refused here, before anything is upgraded.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use synapse::{Code, Refusal, limits::SUBPROTOCOL};
+use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+use tokio_tungstenite::tungstenite::handshake::server::create_response;
+
+use crate::{
+    clock::{self, Instant},
+    connection::{Connection, socket::Socket},
+    gateway, handshake,
+    node::Node,
+};
+
+/// When the TCP connection of a request was accepted; the connect deadline counts from it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AcceptedAt(pub(crate) Instant);
+
+/// `GET /ws`.
+pub(crate) async fn upgrade(State(node): State<Arc<Node>>, mut request: Request) -> Response {
+    if let Err(refusal) = check_origin(&node, request.headers()) {
+        return gateway::refuse(&node, &refusal);
+    }
+    if node.stopping.is_cancelled() {
+        return gateway::refuse(&node, &node.draining_refusal());
+    }
+    let Ok(permit) = Arc::clone(&node.permits).try_acquire_owned() else {
+        let reason = format!(
+            "this node holds {} connections already",
+            node.config.connections_max
+        );
+        let refusal = Refusal::new(Code::Overloaded, reason).retry_after_ms(1_000);
+        return gateway::refuse(&node, &refusal);
+    };
+    let accepted_at = request
+        .extensions()
+        .get::<AcceptedAt>()
+        .map_or_else(clock::now, |at| at.0);
+    let deadline = accepted_at + node.config.connect_deadline;
+    let upgraded = hyper::upgrade::on(&mut request);
+    let (parts, _) = request.into_parts();
+    let mut response = match create_response(&axum::http::Request::from_parts(parts.clone(), ())) {
+        Ok(response) => response,
+        Err(error) => return not_an_upgrade(&error.to_string()),
+    };
+    if offers_subprotocol(&parts.headers) {
+        let chosen = HeaderValue::from_static(SUBPROTOCOL);
+        response
+            .headers_mut()
+            .insert(header::SEC_WEBSOCKET_PROTOCOL, chosen);
+    }
+    let tasks = node.tasks.clone();
+    tasks.spawn(serve(node, upgraded, permit, deadline));
+    response.map(|()| axum::body::Body::empty())
+}
+
+/// Browsers send `Origin` and cannot be kept from it, so an origin must be allowed by name. Other
+/// programs send none.
+fn check_origin(node: &Node, headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
+    let is_allowed = node
+        .config
+        .allowed_origins
+        .iter()
+        .any(|allowed| allowed == "*" || **allowed == *origin);
+    if is_allowed {
+        return Ok(());
+    }
+    let reason = format!("the origin {origin:?} is not in allowed_origins");
+    Err(Refusal::of_field(Code::OriginDenied, "Origin", reason))
+}
+
+fn offers_subprotocol(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|offered| offered.trim() == SUBPROTOCOL)
+}
+
+fn not_an_upgrade(error: &str) -> Response {
+    let headers = [
+        (header::UPGRADE, "websocket"),
+        (header::SEC_WEBSOCKET_VERSION, "13"),
+    ];
+    (StatusCode::UPGRADE_REQUIRED, headers, format!("{error}\n")).into_response()
+}
+
+/// An agent's task, from the upgrade to the last byte.
+async fn serve(
+    node: Arc<Node>,
+    upgraded: OnUpgrade,
+    permit: OwnedSemaphorePermit,
+    deadline: Instant,
+) {
+    let Some(mut socket) = socket(&node, upgraded).await else {
+        return;
+    };
+    node.metrics.connections.inc();
+    node.metrics.connections_opened.inc();
+    // Boxed, so that an idle agent's task does not carry the handshake's room.
+    let registered = Box::pin(handshake::register(&node, &mut socket, deadline)).await;
+    let (socket, close) = match registered {
+        Ok(session) => {
+            Connection::new(Arc::clone(&node), socket, session)
+                .run()
+                .await
+        }
+        Err(close) => (socket, close),
+    };
+    node.metrics.closed(close);
+    tracing::debug!(close = close.label(), "connection ended");
+    Box::pin(socket.close(close)).await;
+    node.metrics.connections.dec();
+    drop(permit);
+}
+
+async fn socket(node: &Node, upgraded: OnUpgrade) -> Option<Socket> {
+    let upgraded: Upgraded = upgraded.await.ok()?;
+    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+    let tcp = parts.io.into_inner();
+    Some(Socket::new(tcp, parts.read_buf, node.config.max_frame_bytes).await)
+}

@@ -1,0 +1,152 @@
+//! Every counter, gauge and histogram, as `GET /metrics` gives them (Prometheus text format).
+//!
+//! Told outward from every stage. One registry a node, so several nodes in one process never mix.
+//! Hot-path figures are plain atomics; those with labels are touched only on refusals and closes.
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Metric, Registry},
+};
+use synapse::refusal::{Close, Code};
+
+/// The figures of one node.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    /// Sockets open now, registered or not.
+    pub(crate) connections: Gauge,
+    /// Agents registered now.
+    pub(crate) agents: Gauge,
+    /// Groups that have a member or a watcher now.
+    pub(crate) groups: Gauge,
+    /// Systems that have an agent or a watcher now.
+    pub(crate) systems: Gauge,
+    /// Sockets opened.
+    pub(crate) connections_opened: Counter,
+    /// Connections replaced by a newer one of the same agent.
+    pub(crate) takeovers: Counter,
+    /// Data messages accepted.
+    pub(crate) messages_accepted: Counter,
+    /// Data messages accepted for which nobody was there.
+    pub(crate) messages_unrouted: Counter,
+    /// Copies written to a receiver's socket.
+    pub(crate) deliveries_written: Counter,
+    /// Copies that outlived their deadline in an outbox, and were not written.
+    pub(crate) deliveries_expired: Counter,
+    /// Copies dropped because their receiver was too slow or went away.
+    pub(crate) deliveries_dropped: Counter,
+    /// Bytes waiting in all outboxes now.
+    pub(crate) outbox_bytes: Gauge,
+    /// Recipients of a message.
+    pub(crate) fanout: Histogram,
+    /// Seconds from a message's receipt to its hand-over to a receiver's socket.
+    pub(crate) delivery_seconds: Histogram,
+    refusals: Family<CodeLabel, Counter>,
+    closes: Family<ReasonLabel, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabel {
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut of = Registrar(Registry::with_prefix("harbor"));
+        let fanout = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0];
+        let seconds = exponential_buckets(0.000_01, 4.0, 11);
+        Metrics {
+            connections: of.gauge("connections", "Sockets open now"),
+            agents: of.gauge("agents", "Agents registered now"),
+            groups: of.gauge("groups", "Groups with a member or a watcher now"),
+            systems: of.gauge("systems", "Systems with an agent or a watcher now"),
+            outbox_bytes: of.gauge("outbox_bytes", "Bytes waiting in all outboxes now"),
+            connections_opened: of.counter("connections_opened", "Sockets opened"),
+            takeovers: of.counter("takeovers", "Connections replaced by a newer one"),
+            messages_accepted: of.counter("messages_accepted", "Messages accepted"),
+            messages_unrouted: of.counter("messages_unrouted", "Messages accepted for nobody"),
+            deliveries_written: of.counter("deliveries_written", "Copies written to a socket"),
+            deliveries_expired: of.counter("deliveries_expired", "Copies that expired unwritten"),
+            deliveries_dropped: of.counter(
+                "deliveries_dropped",
+                "Copies dropped with a slow or vanished receiver",
+            ),
+            fanout: of.add(
+                "fanout_recipients",
+                "Recipients of a message",
+                Histogram::new(fanout),
+            ),
+            delivery_seconds: of.add(
+                "delivery_seconds",
+                "Seconds from receipt to hand-over to the receiver's socket",
+                Histogram::new(seconds),
+            ),
+            refusals: of.add(
+                "refusals",
+                "Frames and requests refused, by code",
+                Family::default(),
+            ),
+            closes: of.add(
+                "connections_closed",
+                "Sockets closed, by reason",
+                Family::default(),
+            ),
+            registry: of.0,
+        }
+    }
+
+    /// Counts a refusal.
+    pub(crate) fn refused(&self, code: Code) {
+        self.refusals
+            .get_or_create(&CodeLabel {
+                code: code.row().wire,
+            })
+            .inc();
+    }
+
+    /// Counts a closed connection.
+    pub(crate) fn closed(&self, close: Close) {
+        self.closes
+            .get_or_create(&ReasonLabel {
+                reason: close.label(),
+            })
+            .inc();
+    }
+
+    /// The text a scrape gets.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// Registers each figure as it is made.
+struct Registrar(Registry);
+
+impl Registrar {
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+
+    fn gauge(&mut self, name: &str, help: &str) -> Gauge {
+        self.add(name, help, Gauge::default())
+    }
+
+    fn counter(&mut self, name: &str, help: &str) -> Counter {
+        self.add(name, help, Counter::default())
+    }
+}

@@ -1,0 +1,174 @@
+//! Who is connected: one entry an agent, one generation a connection.
+//!
+//! Consulted by the handshake (joining, takeover) and by routing (finding a receiver). Joining
+//! gives a [`Lease`] whose drop is the leave; a lease of an older generation changes nothing.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use dashmap::{DashMap, mapref::entry::Entry};
+use parking_lot::{Mutex, RwLock};
+use synapse::{Code, Refusal, envelope::Endpoint};
+
+use crate::{connection::outbox::Outbox, metrics::Metrics};
+
+/// A connected agent. It stays the same through takeovers.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    /// Its address.
+    pub(crate) id: Arc<str>,
+    /// What waits for its socket.
+    pub(crate) outbox: Outbox,
+    endpoint: RwLock<Arc<Endpoint<'static>>>,
+    /// Where it is a member; `None` once it has left for good.
+    pub(crate) memberships: Mutex<Option<Memberships>>,
+}
+
+/// Where an agent is a member.
+#[derive(Debug, Default)]
+pub(crate) struct Memberships {
+    /// Its groups.
+    pub(crate) groups: HashSet<Arc<str>>,
+    /// Its system, if it named one.
+    pub(crate) system: Option<Arc<str>>,
+}
+
+impl Agent {
+    pub(crate) fn new(endpoint: Endpoint<'static>, generation: u64, outbox_bytes: usize) -> Self {
+        Agent {
+            id: Arc::from(&*endpoint.agent_id),
+            outbox: Outbox::new(generation, outbox_bytes),
+            endpoint: RwLock::new(Arc::new(endpoint)),
+            memberships: Mutex::new(Some(Memberships::default())),
+        }
+    }
+
+    /// How it describes itself, as of its newest connection.
+    pub(crate) fn endpoint(&self) -> Arc<Endpoint<'static>> {
+        Arc::clone(&self.endpoint.read())
+    }
+}
+
+/// All connected agents.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    agents: DashMap<Arc<str>, Arc<Agent>>,
+    generations: AtomicU64,
+}
+
+impl Registry {
+    /// The agent, if it is connected.
+    pub(crate) fn find(&self, agent_id: &str) -> Option<Arc<Agent>> {
+        self.agents
+            .get(agent_id)
+            .map(|entry| Arc::clone(entry.value()))
+    }
+
+    /// Every connected agent, one after the other, as the table is while it is walked.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Arc<Agent>> {
+        self.agents.iter().map(|entry| Arc::clone(entry.value()))
+    }
+
+    /// Connects an agent. The newest connection has it; an older one finds out through its outbox.
+    /// Also says whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::AgentInUse`] when it is connected and `takeover` is [`Takeover::Refuse`].
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        endpoint: Endpoint<'static>,
+        takeover: Takeover,
+        outbox_bytes: usize,
+        metrics: &Arc<Metrics>,
+    ) -> Result<(Lease, bool), Refusal> {
+        let id: Arc<str> = Arc::from(&*endpoint.agent_id);
+        let entry = self.agents.entry(Arc::clone(&id));
+        // Numbered under the entry's lock, so that a later connection has a larger number.
+        let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut resumed = false;
+        let agent = match entry {
+            Entry::Occupied(occupied) if takeover == Takeover::Refuse => {
+                let reason = format!("{} is connected, and takeover is false", occupied.key());
+                return Err(
+                    Refusal::of_field(Code::AgentInUse, "sender.agent_id", reason)
+                        .retry_after_ms(1_000),
+                );
+            }
+            Entry::Occupied(mut occupied) => {
+                let agent = Arc::clone(occupied.get());
+                if agent.outbox.hand_over(generation, metrics) {
+                    resumed = true;
+                    metrics.takeovers.inc();
+                    *agent.endpoint.write() = Arc::new(endpoint);
+                    agent
+                } else {
+                    // The older connection is already closing; its lease will not find itself here.
+                    let agent = Arc::new(Agent::new(endpoint, generation, outbox_bytes));
+                    occupied.insert(Arc::clone(&agent));
+                    agent
+                }
+            }
+            Entry::Vacant(vacant) => {
+                metrics.agents.inc();
+                let agent = Arc::new(Agent::new(endpoint, generation, outbox_bytes));
+                vacant.insert(Arc::clone(&agent));
+                agent
+            }
+        };
+        let lease = Lease {
+            registry: Arc::clone(self),
+            metrics: Arc::clone(metrics),
+            agent,
+            generation,
+        };
+        Ok((lease, resumed))
+    }
+}
+
+/// What a new connection does about one the agent already has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takeover {
+    /// Replaces it.
+    Replace,
+    /// Gives way to it.
+    Refuse,
+}
+
+/// One connection's hold on its agent.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    registry: Arc<Registry>,
+    metrics: Arc<Metrics>,
+    /// The agent.
+    pub(crate) agent: Arc<Agent>,
+    /// The connection.
+    pub(crate) generation: u64,
+}
+
+impl Lease {
+    /// Lets go. Whether the agent is gone with it: then its memberships are to be ended.
+    pub(crate) fn release(&self) -> bool {
+        if self.agent.outbox.generation() != self.generation {
+            return false;
+        }
+        let removed = self.registry.agents.remove_if(&self.agent.id, |_, agent| {
+            Arc::ptr_eq(agent, &self.agent) && agent.outbox.generation() == self.generation
+        });
+        if removed.is_some() {
+            self.metrics.agents.dec();
+        }
+        // Either it was removed, or a newer agent object stands in its place.
+        let newer_connection =
+            removed.is_none() && self.agent.outbox.generation() != self.generation;
+        if !newer_connection {
+            self.agent.outbox.end(&self.metrics);
+        }
+        !newer_connection
+    }
+}

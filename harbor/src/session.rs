@@ -1,0 +1,217 @@
+//! A registered connection: who it is, what it asked for, and the clean-up when it ends.
+//!
+//! Made by the handshake, kept by the connection, read by intake. Dropping it leaves every group,
+//! unless a newer connection of the agent has taken over.
+
+use std::{collections::HashSet, sync::Arc};
+
+use synapse::{
+    Code, Refusal,
+    control::{self, Confirm, Join, Register},
+    envelope::Endpoint,
+};
+
+use crate::{
+    groups::{Groups, Roles},
+    limits::ROLES_PER_MEMBER_MAX,
+    node::Node,
+    registry::{Lease, Takeover},
+};
+
+/// One registered connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    node: Arc<Node>,
+    /// Its hold on the agent.
+    pub(crate) lease: Lease,
+    /// The system the agent registered in, empty for none.
+    pub(crate) system_id: Arc<str>,
+    /// Whether it took over from an older connection.
+    pub(crate) resumed: bool,
+    confirm: Confirm,
+    watches: HashSet<(control::Scope, Arc<str>)>,
+}
+
+impl Session {
+    /// Registers an agent and joins the groups it names. All or nothing.
+    pub(crate) fn open(
+        node: &Arc<Node>,
+        endpoint: Endpoint<'static>,
+        register: &Register,
+    ) -> Result<Session, Refusal> {
+        for (at, join) in register.groups.iter().enumerate() {
+            check_join(join, &format!("payload.groups[{at}]"))?;
+        }
+        if register.groups.len() > node.config.groups_per_agent_max {
+            return Err(too_many_groups(node, "payload.groups"));
+        }
+        let takeover = match register.takeover {
+            Some(false) => Takeover::Refuse,
+            _ => Takeover::Replace,
+        };
+        let system_id: Arc<str> = Arc::from(&*endpoint.system_id);
+        let outbox_bytes = node.config.outbox_bytes;
+        let (lease, resumed) =
+            node.registry
+                .join(endpoint, takeover, outbox_bytes, &node.metrics)?;
+        let session = Session {
+            node: Arc::clone(node),
+            lease,
+            system_id,
+            resumed,
+            confirm: register.confirm,
+            watches: HashSet::new(),
+        };
+        session.enter_system();
+        for join in &register.groups {
+            session.join(join)?;
+        }
+        Ok(session)
+    }
+
+    /// Whether accepted messages are answered.
+    pub(crate) fn wants_acceptance(&self) -> bool {
+        self.confirm == Confirm::Each
+    }
+
+    /// Joins a group, or changes the roles in it.
+    pub(crate) fn join(&self, join: &Join) -> Result<control::Roster, Refusal> {
+        let agent = &self.lease.agent;
+        let mut memberships = agent.memberships.lock();
+        let Some(memberships) = memberships.as_mut() else {
+            return Err(Refusal::new(
+                Code::NotRegistered,
+                "this connection was closed",
+            ));
+        };
+        let known = memberships.groups.contains(join.group_id.as_str());
+        if !known && memberships.groups.len() >= self.node.config.groups_per_agent_max {
+            return Err(too_many_groups(&self.node, "payload.group_id"));
+        }
+        let name: Arc<str> = Arc::from(join.group_id.as_str());
+        memberships.groups.insert(Arc::clone(&name));
+        let roles: Roles = join.all_roles().into_iter().map(Box::from).collect();
+        Ok(self.node.groups.join(&name, agent, roles))
+    }
+
+    /// Leaves a group; leaving one it is not in changes nothing.
+    pub(crate) fn leave(&self, group_id: &str) -> control::Roster {
+        let agent = &self.lease.agent;
+        if let Some(memberships) = agent.memberships.lock().as_mut()
+            && let Some(name) = memberships.groups.take(group_id)
+        {
+            self.node.groups.leave(&name, agent);
+        }
+        self.node.groups.describe(group_id)
+    }
+
+    /// Starts a watch; `start` gets the snapshot before any change is told.
+    pub(crate) fn watch(
+        &mut self,
+        scope: &control::Scope,
+        start: impl FnOnce(control::Roster),
+    ) -> Result<(), Refusal> {
+        let (groups, name) = table(&self.node, scope)?;
+        let watch = (scope.clone(), Arc::clone(&name));
+        if !self.watches.contains(&watch)
+            && self.watches.len() >= self.node.config.groups_per_agent_max
+        {
+            return Err(too_many_groups(&self.node, "payload"));
+        }
+        groups.watch(&name, &self.lease.agent, self.lease.generation, start);
+        self.watches.insert(watch);
+        Ok(())
+    }
+
+    /// Ends a watch; ending one that is not there changes nothing.
+    pub(crate) fn unwatch(&mut self, scope: &control::Scope) -> Result<(), Refusal> {
+        let (groups, name) = table(&self.node, scope)?;
+        groups.unwatch(&name, self.lease.generation);
+        self.watches.remove(&(scope.clone(), name));
+        Ok(())
+    }
+
+    /// Makes the agent a member of the system it registered in, and of no other.
+    fn enter_system(&self) {
+        let agent = &self.lease.agent;
+        let mut memberships = agent.memberships.lock();
+        let Some(memberships) = memberships.as_mut() else {
+            return;
+        };
+        let system = Some(&self.system_id).filter(|system_id| !system_id.is_empty());
+        if memberships.system.as_ref() == system {
+            return;
+        }
+        if let Some(older) = memberships.system.take() {
+            self.node.systems.leave(&older, agent);
+        }
+        if let Some(system_id) = system {
+            self.node.systems.join(system_id, agent, Roles::from([]));
+            memberships.system = Some(Arc::clone(system_id));
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for (scope, name) in self.watches.drain() {
+            if let Ok((groups, _)) = table(&self.node, &scope) {
+                groups.unwatch(&name, self.lease.generation);
+            }
+        }
+        if !self.lease.release() {
+            return;
+        }
+        let agent = &self.lease.agent;
+        let Some(memberships) = agent.memberships.lock().take() else {
+            return;
+        };
+        for name in &memberships.groups {
+            self.node.groups.leave(name, agent);
+        }
+        if let Some(system_id) = &memberships.system {
+            self.node.systems.leave(system_id, agent);
+        }
+    }
+}
+
+/// Checks what a join names.
+pub(crate) fn check_join(join: &Join, path: &str) -> Result<(), Refusal> {
+    join.check(path)?;
+    if join.all_roles().len() > ROLES_PER_MEMBER_MAX {
+        let reason = format!("at most {ROLES_PER_MEMBER_MAX} roles in one group are allowed");
+        return Err(Refusal::of_field(
+            Code::LimitExceeded,
+            format!("{path}.roles"),
+            reason,
+        ));
+    }
+    Ok(())
+}
+
+/// The table a scope names an entry of.
+fn table<'n>(node: &'n Node, scope: &control::Scope) -> Result<(&'n Groups, Arc<str>), Refusal> {
+    match (scope.group_id.as_str(), scope.system_id.as_str()) {
+        (group_id, "") => {
+            control::require_name("payload.group_id", group_id)?;
+            Ok((&node.groups, Arc::from(group_id)))
+        }
+        ("", system_id) => {
+            control::require_name("payload.system_id", system_id)?;
+            Ok((&node.systems, Arc::from(system_id)))
+        }
+        _ => {
+            let reason = "name group_id or system_id, not both";
+            Err(Refusal::of_field(
+                Code::InvalidField,
+                "payload.system_id",
+                reason,
+            ))
+        }
+    }
+}
+
+fn too_many_groups(node: &Node, field: &'static str) -> Refusal {
+    let reason = format!("at most {} are allowed", node.config.groups_per_agent_max);
+    Refusal::of_field(Code::LimitExceeded, field, reason)
+}
