@@ -23,6 +23,15 @@ pub(crate) enum Variant {
 }
 
 impl Variant {
+    /// All of them, in the order they are measured in.
+    pub(crate) const ALL: [Variant; 5] = [
+        Variant::Relay,
+        Variant::HarborRefusals,
+        Variant::RelayAcks,
+        Variant::HarborEach,
+        Variant::RelayAgain,
+    ];
+
     pub(crate) fn label(self) -> &'static str {
         match self {
             Variant::Relay => "relay",
@@ -93,7 +102,7 @@ impl Variant {
         };
         let timestamp = jiff::Timestamp::now();
         let register = format!(
-            r#"{{"id":"register","version":"1.0.0","type":"synapse.register","sender":{{"agent_id":"agent-{agent}"}},"payload":{{"nonce":{nonce},"confirm":"{confirm}","groups":[{groups}]}},"timestamp":"{timestamp}"}}"#
+            r#"{{"id":"register","version":"1.0.0","type":"synapse.register","sender":{{"agent_id":"agent-{agent}","system_id":"bench"}},"payload":{{"nonce":{nonce},"confirm":"{confirm}","groups":[{groups}]}},"timestamp":"{timestamp}"}}"#
         );
         connection.send(&register).await?;
         let answer = connection.reader.next().await?;

@@ -32,6 +32,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
+use crate::dialect::Variant;
 use crate::measure::Times;
 use crate::scenario::Scenario;
 
@@ -79,12 +80,18 @@ struct Options {
     /// A Harbor binary to use; by default it is built in its release profile.
     #[arg(long, env = "HARBOR_BIN")]
     harbor: Option<PathBuf>,
-    /// Measures only the relay.
-    #[arg(long)]
-    no_harbor: bool,
+    /// Only brokers whose name in the tables contains this; for a profiler, or without Harbor.
+    #[arg(long, default_value = "")]
+    broker: String,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+impl Options {
+    fn wants(&self, variant: Variant) -> bool {
+        variant.label().contains(&self.broker)
+    }
 }
 
 #[derive(Subcommand, Clone, Copy, Debug)]
@@ -132,7 +139,10 @@ fn main() -> Result<()> {
 
 /// Runs every scenario that was asked for; brokers end when their run is over or given up.
 async fn measure_all(options: &Options) -> Result<()> {
-    if !options.no_harbor {
+    if Variant::ALL
+        .iter()
+        .any(|variant| variant.is_harbor() && options.wants(*variant))
+    {
         process::build_harbor(options)?;
     }
     let seconds = if options.quick {

@@ -71,18 +71,11 @@ impl Scenario {
 
     /// Who takes part. An answer to the sender is nothing beside a thousand deliveries.
     fn variants(&self, options: &Options) -> Vec<Variant> {
-        let all = [
-            Variant::Relay,
-            Variant::HarborRefusals,
-            Variant::RelayAcks,
-            Variant::HarborEach,
-            Variant::RelayAgain,
-        ];
         let with_answers = matches!(self, Scenario::Pairs(_));
         let takes_part = |variant: &Variant| {
-            (with_answers || !variant.acknowledges()) && !(options.no_harbor && variant.is_harbor())
+            (with_answers || !variant.acknowledges()) && options.wants(*variant)
         };
-        all.into_iter().filter(takes_part).collect()
+        Variant::ALL.into_iter().filter(takes_part).collect()
     }
 
     /// Measures round by round and prints the table.
