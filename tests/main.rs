@@ -9,5 +9,10 @@
 
 mod support;
 
+mod groups;
 mod path;
+mod process;
 mod refusals;
+mod slow;
+mod stress;
+mod tidy;

@@ -28,3 +28,22 @@ pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     })
     .await;
 }
+
+/// The path of one of this workspace's programs, built by the cargo that runs the tests.
+pub fn binary(name: &str) -> std::path::PathBuf {
+    use std::{process::Command, sync::Mutex};
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = BUILDING.lock();
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--workspace", "--bin", name])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.unwrap().success(), "cargo builds {name}");
+    // The test binary is in target/PROFILE/deps.
+    let deps = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .to_owned();
+    deps.parent().unwrap().join(name)
+}
