@@ -154,15 +154,15 @@ impl Model {
             To::GroupAndAgent(group, agent) => (Some(*group), Some(*agent)),
             To::Group(group) | To::Roles(group, _) | To::Members(group, _) => (Some(*group), None),
         };
-        for agent in 0..self.agents.len() {
+        for (agent, part) in plan.iter().enumerate() {
             let is_receiver = receiver == Some(agent);
             let others = group.filter(|_| agent != message.sender);
-            let is_touched = others.is_some_and(|group| plan[agent].touches(group));
+            let is_touched = others.is_some_and(|group| part.touches(group));
             let is_in = others.is_some_and(|group| self.is_in(agent, group, &message.to));
             if is_receiver || is_in || (is_touched && names(agent, &message.to)) {
                 may.insert(agent);
             }
-            if (is_receiver || (is_in && !is_touched)) && !plan[agent].drops() {
+            if (is_receiver || (is_in && !is_touched)) && !part.drops() {
                 must.insert(agent);
             }
         }
