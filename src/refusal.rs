@@ -180,6 +180,19 @@ pub enum Close {
 }
 
 impl Close {
+    /// Every reason.
+    pub const ALL: [Close; 9] = [
+        Close::Replaced,
+        Close::Unauthorised,
+        Close::TooSlow,
+        Close::Draining,
+        Close::TooLarge,
+        Close::Protocol,
+        Close::InvalidUtf8,
+        Close::Normal,
+        Close::Lost,
+    ];
+
     /// The code on the wire.
     pub const fn code(self) -> u16 {
         match self {

@@ -79,7 +79,10 @@ impl Connection {
         loop {
             if self.is_flushing {
                 match self.socket.poll_flush(cx) {
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Pending => {
+                        let lease = &self.session.lease;
+                        return lease.agent.outbox.poll_end(lease.generation, cx);
+                    }
                     Poll::Ready(Err(close)) => return Poll::Ready(close),
                     Poll::Ready(Ok(())) => self.is_flushing = false,
                 }

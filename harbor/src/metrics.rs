@@ -65,6 +65,18 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let mut of = Registrar(Registry::with_prefix("harbor"));
         let fanout = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0];
+        let (refusals, closes) = (Family::default(), Family::default());
+        // Every label is there from the start, at 0.
+        for code in Code::ALL {
+            drop(refusals.get_or_create(&CodeLabel {
+                code: code.row().wire,
+            }));
+        }
+        for close in Close::ALL {
+            drop(closes.get_or_create(&ReasonLabel {
+                reason: close.label(),
+            }));
+        }
         let seconds = exponential_buckets(0.000_01, 4.0, 11);
         Metrics {
             connections: of.gauge("connections", "Sockets open now"),
@@ -92,16 +104,8 @@ impl Metrics {
                 "Seconds from receipt to hand-over to the receiver's socket",
                 Histogram::new(seconds),
             ),
-            refusals: of.add(
-                "refusals",
-                "Frames and requests refused, by code",
-                Family::default(),
-            ),
-            closes: of.add(
-                "connections_closed",
-                "Sockets closed, by reason",
-                Family::default(),
-            ),
+            refusals: of.add("refusals", "Frames and requests refused, by code", refusals),
+            closes: of.add("connections_closed", "Sockets closed, by reason", closes),
             registry: of.0,
         }
     }

@@ -67,6 +67,16 @@ struct State {
     /// Set once the agent is to be closed; nothing is pushed after.
     closing: Option<Close>,
     waker: Option<Waker>,
+    waits_for: WaitsFor,
+}
+
+/// What the sleeping connection is to be woken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WaitsFor {
+    /// Anything new: its socket takes more.
+    Frames,
+    /// Only that it must end now: its socket is blocked.
+    TheEnd,
 }
 
 impl Outbox {
@@ -79,6 +89,7 @@ impl Outbox {
             bytes: 0,
             closing: None,
             waker: None,
+            waits_for: WaitsFor::Frames,
         };
         Outbox {
             bytes_max,
@@ -99,7 +110,7 @@ impl Outbox {
         if pushed == Pushed::Queued {
             state.data.push_back(delivery);
         }
-        state.wake();
+        state.wake_after_push(pushed);
         pushed
     }
 
@@ -111,7 +122,7 @@ impl Outbox {
         metrics: &Metrics,
     ) -> Pushed {
         let pushed = self.push_answer(generation, frame, metrics);
-        self.state.lock().wake();
+        self.state.lock().wake_after_push(pushed);
         pushed
     }
 
@@ -176,11 +187,8 @@ impl Outbox {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Close>> {
         let mut state = self.state.lock();
-        if state.generation != generation {
-            return Poll::Ready(Err(Close::Replaced));
-        }
-        if state.closing == Some(Close::TooSlow) {
-            return Poll::Ready(Err(Close::TooSlow));
+        if let Some(close) = state.must_end(generation) {
+            return Poll::Ready(Err(close));
         }
         if state.fill(now, metrics, batch) {
             return Poll::Ready(Ok(()));
@@ -188,10 +196,17 @@ impl Outbox {
         if let Some(close) = state.closing {
             return Poll::Ready(Err(close));
         }
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            empty => *empty = Some(cx.waker().clone()),
+        state.sleep(WaitsFor::Frames, cx);
+        Poll::Pending
+    }
+
+    /// Why to end at once although the socket is blocked.
+    pub(crate) fn poll_end(&self, generation: u64, cx: &mut Context<'_>) -> Poll<Close> {
+        let mut state = self.state.lock();
+        if let Some(close) = state.must_end(generation) {
+            return Poll::Ready(close);
         }
+        state.sleep(WaitsFor::TheEnd, cx);
         Poll::Pending
     }
 }
@@ -246,6 +261,27 @@ impl State {
             self.shrink_by(taken + passed_over, metrics);
         }
         taken > 0
+    }
+
+    fn must_end(&self, generation: u64) -> Option<Close> {
+        if self.generation != generation {
+            return Some(Close::Replaced);
+        }
+        self.closing.filter(|close| *close == Close::TooSlow)
+    }
+
+    fn sleep(&mut self, waits_for: WaitsFor, cx: &mut Context<'_>) {
+        self.waits_for = waits_for;
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            empty => *empty = Some(cx.waker().clone()),
+        }
+    }
+
+    fn wake_after_push(&mut self, pushed: Pushed) {
+        if self.waits_for == WaitsFor::Frames || pushed == Pushed::Full {
+            self.wake();
+        }
     }
 
     fn wake(&mut self) {

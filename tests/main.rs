@@ -1,0 +1,25 @@
+//! The integration tests: one binary, a module per theme, each against a real Harbor on a free
+//! port over real sockets.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+#![allow(unreachable_pub, reason = "support is public to the themes")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "json! literals read best unborrowed"
+)]
+#![allow(clippy::too_many_lines, reason = "tables of cases are long")]
+#![allow(clippy::print_stdout, reason = "a failing seed has to be told")]
+
+mod support;
+
+mod groups;
+mod path;
+mod process;
+mod refusals;
+mod slow;
+mod stress;
+mod tidy;

@@ -1,0 +1,49 @@
+//! What the themes share: a real Harbor, and an agent that speaks to it with nothing between.
+
+pub mod agent;
+pub mod harbor;
+
+use std::{future::Future, time::Duration};
+
+pub use agent::Agent;
+pub use harbor::Harbor;
+
+/// How long anything that must happen may take, on a busy machine.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// Waits for what must happen; says what it was when it does not.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(SOON, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("not within {SOON:?}: {what}"),
+    }
+}
+
+/// Asks again and again until `is_so` says yes; fails after [`SOON`].
+pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    soon(what, async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+/// The path of one of this workspace's programs, built by the cargo that runs the tests.
+pub fn binary(name: &str) -> std::path::PathBuf {
+    use std::{process::Command, sync::Mutex};
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = BUILDING.lock();
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--workspace", "--bin", name])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.unwrap().success(), "cargo builds {name}");
+    // The test binary is in target/PROFILE/deps.
+    let deps = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .to_owned();
+    deps.parent().unwrap().join(name)
+}
