@@ -5,52 +5,70 @@
     reason = "criterion_group! makes public functions without any"
 )]
 
+#[path = "load/turn.rs"]
+mod turn;
+
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::value::RawValue;
 use synapse::Envelope;
 
-/// Envelope sizes, bytes, with their names.
-const SIZES: [(&str, usize); 3] = [("1 KiB", 1 << 10), ("16 KiB", 16 << 10), ("1 MiB", 1 << 20)];
+/// Envelopes by size: a name, bytes of each, and how many different ones are gone through.
+const SIZES: [(&str, usize, usize); 3] = [
+    ("1 KiB", 1 << 10, 1024),
+    ("16 KiB", 16 << 10, 64),
+    ("1 MiB", 1 << 20, 2),
+];
 
-/// A chat turn to one agent, `bytes` long: some structure, then text with an escape here and there.
-fn envelope(bytes: usize) -> String {
-    let head = concat!(
-        r#"{"id":"0000000000000042","version":"1.0.0","type":"bench.turn","#,
-        r#""sender":{"agent_id":"agent-0","system_id":"bench"},"receiver":{"agent_id":"agent-1"},"#,
-        r#""conversation_id":"c-0001","timestamp":"2026-03-01T12:00:00.123456Z","#,
-        r#""payload":{"turn":12,"role":"assistant","usage":{"input":1240,"output":87,"cached":true},"#,
-        r#""parts":[{"kind":"text","index":0,"final":false},{"kind":"text","index":1,"final":true}],"#,
-        r#""text":""#
-    );
-    let words = r"The quick brown fox reads the page, \u201cand answers\u201d; then it rests.\n";
-    let fill = bytes - head.len() - 3;
-    let text = words.repeat(fill / words.len());
-    format!(r#"{head}{text}{}"}}}}"#, "x".repeat(fill % words.len()))
+/// Different envelopes of one size.
+fn envelopes(bytes: usize, count: usize) -> Vec<String> {
+    let mut rng = fastrand::Rng::with_seed(bytes as u64);
+    let destination = r#""receiver":{"agent_id":"agent-1"}"#;
+    let id = "0000000000000042";
+    let one = |_| turn::envelope(&mut rng, id, 0, destination, bytes).unwrap_or_default();
+    (0..count).map(one).collect()
+}
+
+/// Times `part` on one frame after the other.
+fn over<T>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    frames: &[String],
+    part: impl Fn(&str) -> T,
+) {
+    let mut next = frames.iter().cycle();
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| black_box(part(black_box(next.next().map_or("", String::as_str)))));
+    });
 }
 
 /// Decoding, between one pass that only looks for a byte and a parser that only finds the end.
 fn decode(criterion: &mut Criterion) {
-    for (name, bytes) in SIZES {
-        let frame = envelope(bytes);
-        assert!(Envelope::decode(&frame).is_ok() && frame.len() == bytes);
+    for (name, bytes, count) in SIZES {
+        let frames = envelopes(bytes, count);
+        assert!(
+            frames
+                .iter()
+                .all(|frame| Envelope::decode(frame).is_ok() && frame.len() == bytes)
+        );
         let mut group = criterion.benchmark_group(format!("decode {name}"));
         group.throughput(Throughput::Bytes(bytes as u64));
-        group.bench_function("memchr", |bencher| {
-            bencher.iter(|| memchr::memchr(0, black_box(&frame).as_bytes()));
+        over(&mut group, "memchr", &frames, |frame| {
+            memchr::memchr(0, frame.as_bytes())
         });
-        group.bench_function("utf8", |bencher| {
-            bencher.iter(|| std::str::from_utf8(black_box(&frame).as_bytes()).is_ok());
+        over(&mut group, "utf8", &frames, |frame| {
+            std::str::from_utf8(frame.as_bytes()).is_ok()
         });
-        group.bench_function("raw value", |bencher| {
-            bencher.iter(|| serde_json::from_str::<&RawValue>(black_box(&frame)).is_ok());
+        over(&mut group, "raw value", &frames, |frame| {
+            serde_json::from_str::<&RawValue>(frame).is_ok()
         });
-        group.bench_function("check_text", |bencher| {
-            bencher.iter(|| synapse::json::check_text(black_box(&frame)).is_ok());
+        over(&mut group, "check_text", &frames, |frame| {
+            synapse::json::check_text(frame).is_ok()
         });
-        group.bench_function("Envelope::decode", |bencher| {
-            bencher.iter(|| Envelope::decode(black_box(&frame)).is_ok());
+        over(&mut group, "Envelope::decode", &frames, |frame| {
+            Envelope::decode(frame).is_ok()
         });
         group.finish();
     }
@@ -59,13 +77,13 @@ fn decode(criterion: &mut Criterion) {
 /// Adding Harbor's own member, beside the copy it cannot do without.
 fn splice(criterion: &mut Criterion) {
     let member = r#"{"seq":123456,"deliveries":1}"#;
-    for (name, bytes) in SIZES {
-        let frame = envelope(bytes);
+    for (name, bytes, count) in SIZES {
+        let frames = envelopes(bytes, count);
         let mut group = criterion.benchmark_group(format!("splice {name}"));
         group.throughput(Throughput::Bytes(bytes as u64));
-        group.bench_function("copy", |bencher| bencher.iter(|| black_box(&frame).clone()));
-        group.bench_function("splice_harbor", |bencher| {
-            bencher.iter(|| synapse::envelope::splice_harbor(black_box(&frame), member));
+        over(&mut group, "copy", &frames, str::to_owned);
+        over(&mut group, "splice_harbor", &frames, |frame| {
+            synapse::envelope::splice_harbor(frame, member)
         });
         group.finish();
     }

@@ -2,10 +2,13 @@
 //!
 //! Messages of one size are of one size in bytes for both, so that the sockets carry the same.
 
-use std::fmt::Write as _;
-
-use crate::Result;
 use crate::wire::{Connection, ID_LEN, Template};
+use crate::{Result, turn};
+
+/// Different envelopes of each sender.
+const DIFFERENT: usize = 64;
+/// Why there is no message.
+const TOO_SMALL: &str = "messages are too small for their address";
 
 /// One broker under test, with what its senders ask of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +119,7 @@ impl Variant {
     /// A message from agent `from` to agent `to`.
     pub(crate) fn direct(self, from: u32, to: u32, bytes: usize) -> Result<Template> {
         if self.is_harbor() {
-            return envelope(
+            return envelopes(
                 from,
                 &format!(r#""receiver":{{"agent_id":"agent-{to}"}}"#),
                 bytes,
@@ -128,38 +131,27 @@ impl Variant {
     /// A message from agent `from` to group `group`.
     pub(crate) fn to_group(self, from: u32, group: u32, bytes: usize) -> Result<Template> {
         if self.is_harbor() {
-            return envelope(from, &format!(r#""group_id":"group-{group}""#), bytes);
+            return envelopes(from, &format!(r#""group_id":"group-{group}""#), bytes);
         }
         prefixed(&format!("g{group:07}"), bytes)
     }
 }
 
-/// The relay's message: target, id, filler.
+/// The relay's messages: target, id, filler.
 fn prefixed(prefix: &str, bytes: usize) -> Result<Template> {
-    let fill = bytes
-        .checked_sub(prefix.len() + ID_LEN)
-        .ok_or("too small a message")?;
+    let fill = bytes.checked_sub(prefix.len() + ID_LEN).ok_or(TOO_SMALL)?;
     let text = format!("{prefix}{}{}", "0".repeat(ID_LEN), "x".repeat(fill));
-    Ok(Template::new(&text, prefix.len()))
+    Ok(Template::new(&[text], prefix.len()))
 }
 
-/// Harbor's message: an envelope with the structure of a chat turn, filled up with words.
-fn envelope(from: u32, destination: &str, bytes: usize) -> Result<Template> {
-    let head = r#"{"id":""#;
-    let mut text = format!(
-        r#"{head}{id}","version":"1.0.0","type":"bench.turn","sender":{{"agent_id":"agent-{from}","system_id":"bench"}},{destination},"conversation_id":"c-0001","timestamp":"{timestamp}","payload":{{"turn":12,"role":"assistant","usage":{{"input":1240,"output":87,"cached":true}},"parts":[{{"kind":"text","index":0,"final":false}},{{"kind":"text","index":1,"final":true}}],"text":""#,
-        id = "0".repeat(ID_LEN),
-        timestamp = jiff::Timestamp::now(),
-    );
-    let tail = r#""}}"#;
-    let fill = bytes
-        .checked_sub(text.len() + tail.len())
-        .ok_or("too small a message")?;
-    let words = r"The quick brown fox reads the page, \u201cand answers\u201d; then it rests.\n";
-    let whole = fill / words.len();
-    for _ in 0..whole {
-        text.push_str(words);
+/// Harbor's messages: envelopes that differ.
+fn envelopes(from: u32, destination: &str, bytes: usize) -> Result<Template> {
+    let mut rng = fastrand::Rng::with_seed(u64::from(from));
+    let id = "0".repeat(ID_LEN);
+    let one = |_| turn::envelope(&mut rng, &id, from, destination, bytes);
+    let texts: Vec<String> = (0..DIFFERENT).map_while(one).collect();
+    if texts.is_empty() {
+        return Err(TOO_SMALL.into());
     }
-    write!(text, "{}{tail}", "x".repeat(fill - whole * words.len()))?;
-    Ok(Template::new(&text, head.len()))
+    Ok(Template::new(&texts, turn::HEAD.len()))
 }

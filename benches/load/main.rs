@@ -24,6 +24,7 @@ mod relay;
 mod report;
 mod samples;
 mod scenario;
+mod turn;
 mod wire;
 
 use std::path::PathBuf;

@@ -6,6 +6,7 @@
 //! cut apart.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -195,21 +196,27 @@ fn client_frame(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A message ready to be sent but for its id.
+/// Messages ready to be sent but for their id, all of one length.
 #[derive(Clone)]
 pub(crate) struct Template {
-    frame: Vec<u8>,
+    frames: Arc<[Vec<u8>]>,
+    message_len: usize,
     header_len: usize,
     id_at: usize,
 }
 
 impl Template {
-    /// `id_at`: where in `text` the id's sixteen digits stand.
-    pub(crate) fn new(text: &str, id_at: usize) -> Template {
-        let frame = client_frame(text.as_bytes());
-        let header_len = frame.len() - text.len();
+    /// `id_at`: where in each of `texts` the id's sixteen digits stand.
+    pub(crate) fn new(texts: &[String], id_at: usize) -> Template {
+        let frames: Arc<[_]> = texts
+            .iter()
+            .map(|text| client_frame(text.as_bytes()))
+            .collect();
+        let message_len = texts.first().map_or(0, String::len);
+        let header_len = frames.first().map_or(0, Vec::len) - message_len;
         Template {
-            frame,
+            frames,
+            message_len,
             header_len,
             id_at,
         }
@@ -218,7 +225,7 @@ impl Template {
     /// Appends the frame that carries `id` to `out`.
     pub(crate) fn append(&self, id: u64, out: &mut Vec<u8>) {
         let at = out.len() + self.header_len + self.id_at;
-        out.extend_from_slice(&self.frame);
+        out.extend_from_slice(&self.frames[id as usize % self.frames.len()]);
         let mut rest = id;
         for digit in out[at..at + ID_LEN].iter_mut().rev() {
             *digit = b'0' + (rest % 10) as u8;
@@ -226,13 +233,13 @@ impl Template {
         }
     }
 
-    /// The id that a received message carries: it is the frame that was sent, byte for byte.
+    /// The id that a received message carries; its length and its place of the id are checked.
     pub(crate) fn id_of(&self, message: &[u8]) -> Result<u64> {
         let wrong = || format!("not the frame sent: {}", String::from_utf8_lossy(message));
         let digits = message
             .get(self.id_at..self.id_at + ID_LEN)
             .ok_or_else(wrong)?;
-        if message.len() != self.frame.len() - self.header_len {
+        if message.len() != self.message_len {
             return Err(wrong().into());
         }
         let id = digits.iter().try_fold(0_u64, |id, digit| {
