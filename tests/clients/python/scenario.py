@@ -211,14 +211,13 @@ async def _(cast):
         '\n{ "payload" : {"b":1 , "a":[ ]}, "x-unknown":{"deep":[1.0,"\\/"]},\t"type":"n\\u006fte"'
         f',"timestamp":"{head["timestamp"]}","receiver":{{"x":null,"agent_id":"{cast.ids["ben"]}"}},'
         f'"sender" : {{"agent_id":"{cast.ana.id}","capabilities":[] }}, "ttl":0,"group_id":"","id":"{head["id"]}"'
-        ',"version":"1.0.0" ,"target_ids":null }'
-    )
-    answer = await cast.ana.ask(head, b"", text.encode())
+        ',"version":"1.0.0" ,"target_ids":null}'
+    ).encode()
+    answer = await cast.ana.ask(head, b"", text)
     need(answer["type"] == "synapse.accepted", answer)
     (_, data), = (await cast.fence())["ben"]
-    untouched = data == text.encode()
-    with_harbor = data.startswith(text[:-1].rstrip().encode()) and b'"harbor":' in data[len(text) - 2 :]
-    need(untouched or with_harbor, data)
+    spliced = text[:-1] + b',"harbor":'  # Harbor may add this, at the end
+    need(data == text or data.startswith(spliced), data)
 
 
 @check("a frame of exactly the limit passes")
