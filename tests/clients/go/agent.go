@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-const patience = 8 * time.Second // for any one answer or message
+const patience = 20 * time.Second // for any one answer or message
 
 // received is a message and the bytes of its frame.
 type received struct {

@@ -3,7 +3,7 @@
 import WebSocket from "ws";
 import { envelope, frame } from "./raw.js";
 
-const PATIENCE = 8000; // milliseconds for any one answer or message
+const PATIENCE = 20_000; // milliseconds for any one answer or message
 
 /** Settles with `promise`, or fails when it takes too long. */
 export function inTime(promise, what, patience = PATIENCE) {

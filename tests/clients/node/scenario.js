@@ -1,6 +1,7 @@
 // The scripted scenario: six agents on one Harbor, and one check after another of what each of them gets.
 
 import { fileURLToPath } from "node:url";
+import { inTime } from "./agent.js";
 import { Cast, need } from "./cast.js";
 import { frame, lines, payloadOf, sha256 } from "./raw.js";
 
@@ -176,7 +177,9 @@ check("a frame is forwarded as it came: key order, spacing, escapes, unknown mem
   );
   const answer = await ana.ask(head, null, text);
   need(answer.type === "synapse.accepted", answer);
-  const [{ data }] = (await cast.fence()).ben;
+  const { ben } = await cast.fence();
+  need(ben.length === 1, `${ben.length} came`);
+  const [{ data }] = ben;
   const spliced = Buffer.concat([text.subarray(0, -1), Buffer.from(',"harbor":')]); // Harbor may add this, at the end
   need(data.equals(text) || data.subarray(0, spliced.length).equals(spliced), data.toString());
 });
@@ -188,7 +191,9 @@ check("a frame of exactly the limit passes", async (cast, { ana }) => {
   const payload = Buffer.from(`"${"潮".repeat(room / 3)}${".".repeat(room % 3)}"`);
   need(frame(head, payload).length === limit, "the frame is not as long as the limit");
   need((await ana.ask(head, payload)).type === "synapse.accepted", "refused");
-  const [{ data }] = (await cast.fence()).ben;
+  const { ben } = await cast.fence();
+  need(ben.length === 1, `${ben.length} came`);
+  const [{ data }] = ben;
   need(sha256(payloadOf(data)) === sha256(payload), "other payload bytes");
 });
 
@@ -259,7 +264,7 @@ check("who left a group gets nothing from it", async (cast, { dov }) => {
 check("a newer connection of the same agent replaces the old one, which closes with 4001", async (cast, { dov }) => {
   const newer = await cast.join("dov");
   need(newer.registered.payload.generation > dov.registered.payload.generation, newer.registered);
-  const code = await Promise.race([dov.closed, new Promise((resolve) => setTimeout(resolve, 8000, "nothing"))]);
+  const code = await inTime(dov.closed, "the close of the old connection");
   need(code === 4001, `closed with ${code}`);
   await cast.reaches("dov", { receiver: cast.to("dov") });
   need(dov.inbox.empty, "the old connection got a message");

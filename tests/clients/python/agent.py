@@ -8,7 +8,7 @@ from websockets.exceptions import ConnectionClosed
 
 import raw
 
-PATIENCE = 8  # seconds for any one answer or message
+PATIENCE = 20  # seconds for any one answer or message
 
 
 class Agent:
