@@ -16,6 +16,9 @@ use crate::support::Harbor;
 /// How many checks the scenario has, in each language.
 const CHECKS: usize = 36;
 
+/// How many cases of RFC 6455 `conformance.py` has.
+const WIRE_CASES: usize = 90;
+
 /// Seconds after which a client ends by itself.
 const DEADLINE: &str = "100";
 
@@ -32,39 +35,40 @@ enum Language {
 impl Language {
     /// The command that starts this language's client; `None` if it is Go and there is no Go.
     fn client(self) -> Option<Command> {
-        let clients = tests().join("clients");
-        let mut command = match self {
-            Self::Python => {
-                let python = given(
-                    "SYNAPSE_TEST_PYTHON",
-                    tests().join(".setup/venv/bin/python"),
-                );
-                let mut command = Command::new(python);
-                command.arg(clients.join("python/client.py"));
-                command
-            }
+        match self {
+            Self::Python => Some(python("client.py")),
             Self::Node => {
-                let mut command = Command::new(given("SYNAPSE_TEST_NODE", PathBuf::from("node")));
-                command.arg(clients.join("node/client.js"));
-                command
+                let mut node = Command::new(given("SYNAPSE_TEST_NODE", PathBuf::from("node")));
+                node.arg(tests().join("clients/node/client.js"));
+                Some(settled(node))
             }
             Self::Go => {
                 let client = given("SYNAPSE_TEST_GO_CLIENT", tests().join(".setup/rawclient"));
                 if !client.exists() {
-                    eprintln!(
-                        "skipped: there is no Go client (scripts/test builds it where there is Go)"
-                    );
+                    eprintln!("skipped: there is no Go client, as scripts/test found no Go");
                     return None;
                 }
-                Command::new(client)
+                Some(settled(Command::new(client)))
             }
-        };
-        command.env("SYNAPSE_CLIENT_DEADLINE", DEADLINE);
-        command.env("SYNAPSE_TEST_VECTORS", tests().join("vectors"));
-        command.env("PYTHONDONTWRITEBYTECODE", "1");
-        command.stdin(Stdio::null());
-        Some(command)
+        }
     }
+}
+
+/// The command that starts a program of `tests/clients/python`.
+fn python(program: &str) -> Command {
+    let installed = tests().join(".setup/venv/bin/python");
+    let mut python = Command::new(given("SYNAPSE_TEST_PYTHON", installed));
+    python.arg(tests().join("clients/python").join(program));
+    settled(python)
+}
+
+/// Adds what every client is told.
+fn settled(mut client: Command) -> Command {
+    client.env("SYNAPSE_CLIENT_DEADLINE", DEADLINE);
+    client.env("SYNAPSE_TEST_VECTORS", tests().join("vectors"));
+    client.env("PYTHONDONTWRITEBYTECODE", "1");
+    client.stdin(Stdio::null());
+    client
 }
 
 fn tests() -> PathBuf {
@@ -122,6 +126,13 @@ async fn a_node_client_plays_the_scenario() {
 #[tokio::test]
 async fn a_go_client_plays_the_scenario() {
     plays_the_scenario(Language::Go).await;
+}
+
+/// Goal: RFC 6455 holds at Harbor itself, down to what no client library can send.
+#[tokio::test]
+async fn the_wire_conforms_to_rfc_6455() {
+    let python = python("conformance.py");
+    all_ok(python, WIRE_CASES).await;
 }
 
 /// Goal: a payload written in one language is read in another without a byte changed.

@@ -401,6 +401,7 @@ func takeover(c *Cast) {
 }
 
 func leftOver(c *Cast) {
+	need(len(c.agents) == 6, "not everyone is connected")
 	for name, messages := range c.fence() {
 		need(len(messages) == 0, "%s got %s", name, messages[0].data)
 	}

@@ -271,6 +271,7 @@ check("a newer connection of the same agent replaces the old one, which closes w
 });
 
 check("nothing is left over: every message came once, and Harbor said nothing unasked", async (cast, agents) => {
+  need(Object.keys(agents).length === 6, "not everyone is connected");
   const left = Object.values(await cast.fence()).flat();
   need(left.length === 0, left.map(({ message }) => message));
   for (const [name, { control }] of Object.entries(agents)) {

@@ -5,6 +5,7 @@ nothing of it is delivered, and the other agents' connections go on.
 """
 
 import json
+import os
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ import time
 import raw
 from wire import BINARY, CLOSE, CONTINUATION, PATIENCE, PING, PONG, TEXT, Wire
 
-DEADLINE = 100  # seconds, for the whole program
+DEADLINE = float(os.environ.get("SYNAPSE_CLIENT_DEADLINE", "90"))  # seconds, for the whole program
 CASES = []
 
 

@@ -327,6 +327,7 @@ async def _(cast):
 
 @check("nothing is left over: every message came once, and Harbor said nothing unasked")
 async def _(cast):
+    need(len(cast.agents) == len(cast.ids), "not everyone is connected")
     got = await cast.fence()
     need(not any(got.values()), {name: [json.dumps(m)[:80] for m, _ in left] for name, left in got.items() if left})
     for name, agent in cast.agents.items():
