@@ -16,6 +16,7 @@
 
 mod support;
 
+mod foreign_clients;
 mod groups;
 mod path;
 mod process;
