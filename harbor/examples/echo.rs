@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 const FRAME_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 #[tokio::main]
+#[expect(clippy::print_stdout, reason = "the script reads the address")]
 async fn main() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on ws://{}", listener.local_addr()?);

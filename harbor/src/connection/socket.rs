@@ -126,7 +126,7 @@ impl Socket {
     }
 
     /// Ends the connection: what was fed, then the close frame, then the TCP connection, each
-    /// within [`CLOSE_GRACE`].
+    /// within `CLOSE_GRACE`.
     pub async fn close(mut self, close: Close) {
         if close != Close::Lost {
             let frame = CloseFrame {
