@@ -6,9 +6,17 @@
     clippy::expect_used,
     reason = "a test fails by panicking"
 )]
+#![allow(unreachable_pub, reason = "support is public to the themes")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "json! literals read best unborrowed"
+)]
+#![allow(clippy::too_many_lines, reason = "tables of cases are long")]
+#![allow(clippy::print_stdout, reason = "a failing seed has to be told")]
 
 mod support;
 
+mod framing;
 mod groups;
 mod path;
 mod process;
