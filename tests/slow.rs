@@ -1,10 +1,11 @@
 //! Goal: an agent that does not read costs a bounded amount and delays nobody but itself.
 //! Method: real sockets of which one is not read; the others go on meanwhile.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harbor::Settings;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::support::{Agent, Harbor, eventually};
 
