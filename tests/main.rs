@@ -18,6 +18,7 @@ mod support;
 
 mod framing;
 mod groups;
+mod handshake;
 mod path;
 mod process;
 mod refusals;
