@@ -16,10 +16,15 @@
 
 mod support;
 
+mod foreign_clients;
+mod framing;
 mod groups;
+mod handshake;
+mod json;
 mod path;
 mod process;
 mod refusals;
 mod slow;
 mod stress;
 mod tidy;
+mod time;
