@@ -22,6 +22,34 @@ async fn hasty() -> Harbor {
     .await
 }
 
+/// A client in a hurry, or a proxy that gathers writes: what comes in one piece with the request is
+/// read as if it had come later, also when it is more than a read takes.
+#[tokio::test]
+async fn frames_in_one_piece_with_the_request_are_read() {
+    let harbor = Harbor::start().await;
+    let message = |id: &str, kind: &str, payload: Value| {
+        raw::text(&json!({
+            "id": id, "version": "1.0.0", "type": kind, "sender": {"agent_id": "a"},
+            "receiver": {"agent_id": "a"}, "payload": payload,
+            "timestamp": "2026-03-01T12:00:00Z",
+        }))
+    };
+    let bulk = json!("x".repeat(20_000));
+    let piece = [
+        format!("{UPGRADE}\r\n").into_bytes(),
+        message("r", "synapse.register", json!({"confirm": "refusals"})),
+        message("1", "chat", bulk.clone()),
+        message("2", "chat", json!("short")),
+    ];
+    let mut peer = Raw::connect(&harbor).await;
+    peer.write(&piece.concat()).await;
+    assert_eq!(peer.answer().await.status, 101);
+    assert_eq!(peer.next_json().await["type"], "synapse.challenge");
+    assert_eq!(peer.next_json().await["type"], "synapse.registered");
+    assert_eq!(peer.next_json().await["payload"], bulk);
+    assert_eq!(peer.next_json().await["payload"], "short");
+}
+
 /// T01: an oversized request head is cut off early, and others do not notice.
 #[tokio::test]
 async fn a_request_head_of_20_megabytes_is_cut_off() {

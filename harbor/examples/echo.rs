@@ -5,7 +5,6 @@
 
 use std::{future::poll_fn, io};
 
-use bytes::Bytes;
 use harbor::connection::socket::{Incoming, Socket};
 use synapse::refusal::Close;
 use tokio::net::{TcpListener, TcpStream};
@@ -28,7 +27,7 @@ async fn serve(tcp: TcpStream) {
     let Ok(upgraded) = tokio_tungstenite::accept_async(tcp).await else {
         return;
     };
-    let mut socket = Socket::new(upgraded.into_inner(), Bytes::new(), FRAME_BYTES_MAX).await;
+    let mut socket = Socket::new(upgraded.into_inner(), &[], FRAME_BYTES_MAX).await;
     let close = loop {
         if let Err(close) = echo(&mut socket).await {
             break close;

@@ -50,7 +50,7 @@ pub struct Socket {
 
 impl Socket {
     /// Takes over a TCP connection after its HTTP upgrade; `already_read` came behind the request.
-    pub async fn new(tcp: TcpStream, already_read: Bytes, max_frame_bytes: usize) -> Socket {
+    pub async fn new(tcp: TcpStream, already_read: &[u8], max_frame_bytes: usize) -> Socket {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
             // A batch is collected here and written by one flush.
@@ -60,7 +60,8 @@ impl Socket {
             .max_frame_size(Some(max_frame_bytes));
         let metered = Metered {
             tcp,
-            already_read,
+            // A copy, and mostly of nothing: the HTTP parser's buffer is not kept alive by it.
+            already_read: Bytes::copy_from_slice(already_read),
             since_message: 0,
             bytes_max: WIRE_BYTES_PER_FRAME_BYTE_MAX * max_frame_bytes,
         };

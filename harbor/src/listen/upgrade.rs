@@ -131,5 +131,5 @@ async fn socket(node: &Node, upgraded: OnUpgrade) -> Option<Socket> {
     let upgraded: Upgraded = upgraded.await.ok()?;
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
     let tcp = parts.io.into_inner();
-    Some(Socket::new(tcp, parts.read_buf, node.config.max_frame_bytes).await)
+    Some(Socket::new(tcp, &parts.read_buf, node.config.max_frame_bytes).await)
 }
