@@ -117,8 +117,8 @@ mod tests {
     fn a_message_is_one_line_whatever_its_payload() {
         let payload = RawValue::from_string("{\n  \"a\": \"b\\n\"\r\n}".to_owned()).unwrap();
         let mut message = Envelope::new("t").payload(payload);
-        message.harbor = Some(RawValue::from_string("{\"seq\":1}".to_owned()).unwrap())
-            .map(std::borrow::Cow::Owned);
+        let harbor = RawValue::from_string("{\"seq\":1}".to_owned()).unwrap();
+        message.harbor = Some(std::borrow::Cow::Owned(harbor));
         let line = as_line(&message);
         assert!(!line.contains('\n') && line.contains("\"harbor\":{\"seq\":1}"));
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
