@@ -54,3 +54,8 @@ pub mod client;
 pub use client::Client;
 pub use envelope::Envelope;
 pub use refusal::{Code, Refusal};
+
+/// Keeps the Rust of the README compiling.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

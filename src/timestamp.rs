@@ -3,7 +3,8 @@
 //! Used where an envelope is read and built. One rule for every language: `YYYY-MM-DDTHH:MM:SS`,
 //! an optional fraction of 1 to 9 digits after a full stop, then `Z` or `+HH:MM` / `-HH:MM`.
 //! `t` and `z` may be small (RFC 3339 section 5.6). A leap second (`:60`), a comma, an offset of 24
-//! hours or more and a missing offset are refused.
+//! hours or more and a missing offset are refused. `9999-12-31T23:59:59Z`, which many write for
+//! "never", is a time like any other.
 
 use std::borrow::Cow;
 
@@ -22,7 +23,10 @@ impl<'a> Timestamp<'a> {
         if !has_the_shape(text.as_bytes()) {
             return None;
         }
-        let at = text.parse().ok()?;
+        let at = match text.parse() {
+            Ok(at) => at,
+            Err(_) => at_the_end(&text)?,
+        };
         Some(Timestamp { text, at })
     }
 
@@ -59,6 +63,13 @@ impl Serialize for Timestamp<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
     }
+}
+
+/// The last instant `jiff` counts, some hours before the calendar's end, for a time of the calendar
+/// that lies behind it.
+fn at_the_end(text: &str) -> Option<jiff::Timestamp> {
+    let date_time: jiff::civil::DateTime = text.get(..19)?.parse().ok()?;
+    (date_time.year() == 9999).then_some(jiff::Timestamp::MAX)
 }
 
 /// The shape alone; the calendar is `jiff`'s.
@@ -139,6 +150,20 @@ mod tests {
     }
 
     #[test]
+    fn the_calendar_is_taken_to_both_its_ends() {
+        let last = jiff::Timestamp::MAX.as_millisecond();
+        for text in [
+            "9999-12-31T23:59:59Z",
+            "9999-12-31t23:59:59.999999999-23:59",
+            "9999-12-31T00:00:00Z",
+        ] {
+            assert_eq!(millis(text), Some(last), "{text}");
+        }
+        assert!(millis("9999-12-30T00:00:00Z").is_some_and(|before| before < last));
+        assert!(millis("0000-01-01T00:00:00+23:59").is_some_and(|first| first < 0));
+    }
+
+    #[test]
     fn refused() {
         for text in [
             "",
@@ -160,6 +185,8 @@ mod tests {
             "+002026-03-01T12:00:00Z",
             "12026-03-01T12:00:00Z",
             "2026-03-01T12:00:00Ż",
+            "9999-12-32T23:59:59Z",
+            "9999-02-29T23:59:59Z",
         ] {
             assert_eq!(millis(text), None, "{text}");
         }

@@ -18,10 +18,15 @@ mod support;
 
 mod client_library;
 mod command_line;
+mod foreign_clients;
+mod framing;
 mod groups;
+mod handshake;
+mod json;
 mod path;
 mod process;
 mod refusals;
 mod slow;
 mod stress;
 mod tidy;
+mod time;

@@ -2,11 +2,13 @@
 
 pub mod agent;
 pub mod harbor;
+pub mod raw;
 
 use std::{future::Future, time::Duration};
 
 pub use agent::Agent;
 pub use harbor::Harbor;
+pub use raw::Raw;
 
 /// How long anything that must happen may take, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);

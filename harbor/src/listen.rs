@@ -54,6 +54,8 @@ async fn serve_http(node: Arc<Node>, tcp: TcpStream, router: Router) {
         .timer(TokioTimer::new())
         .header_read_timeout(node.config.connect_deadline)
         .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
+        // The buffer may grow past its bound by one read; this holds exactly.
+        .max_header_size(limits::HTTP_HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(tcp), service)
         .with_upgrades();
     tokio::pin!(connection);

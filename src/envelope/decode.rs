@@ -332,7 +332,8 @@ fn read_field<'de, A: MapAccess<'de>>(
         "signature_algorithm" => envelope.signature_algorithm = cx.text(map, Kind::Name)?,
         "priority" => envelope.priority = cx.priority(map)?,
         "expires_at" => envelope.expires_at = cx.time(map)?,
-        _ => envelope.harbor = map.next_value::<Option<&RawValue>>()?.map(Cow::Borrowed),
+        // Also `null`: a receiver would see the key twice once Harbor adds its own.
+        _ => envelope.harbor = Some(Cow::Borrowed(map.next_value()?)),
     }
     Ok(())
 }

@@ -86,7 +86,7 @@ fn absent_zero_value_and_null_mean_the_same() {
     let plain = Envelope::decode(&frame("")).unwrap().to_json();
     let zero = r#""correlation_id":"","reply_to":"","group_id":"","signature":"","conversation_id":"","ttl":0,"broadcast":false,"encrypt":false,"target_type":"","target_ids":[],"signature_algorithm":"","priority":0,"expires_at":"","#;
     assert_eq!(Envelope::decode(&frame(zero)).unwrap().to_json(), plain);
-    let null = r#""correlation_id":null,"reply_to":null,"group_id":null,"signature":null,"conversation_id":null,"ttl":null,"broadcast":null,"encrypt":null,"target_type":null,"target_ids":null,"signature_algorithm":null,"priority":null,"expires_at":null,"harbor":null,"#;
+    let null = r#""correlation_id":null,"reply_to":null,"group_id":null,"signature":null,"conversation_id":null,"ttl":null,"broadcast":null,"encrypt":null,"target_type":null,"target_ids":null,"signature_algorithm":null,"priority":null,"expires_at":null,"#;
     assert_eq!(Envelope::decode(&frame(null)).unwrap().to_json(), plain);
     for receiver in [
         "null",
@@ -104,6 +104,13 @@ fn absent_zero_value_and_null_mean_the_same() {
         Envelope::decode(&payload_null).unwrap().payload.get(),
         "null"
     );
+}
+
+#[test]
+fn a_harbor_member_counts_also_when_it_is_null() {
+    let text = frame(r#""harbor":null,"#);
+    let envelope = Envelope::decode(&text).unwrap();
+    assert_eq!(envelope.harbor.unwrap().get(), "null");
 }
 
 #[test]

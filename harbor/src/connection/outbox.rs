@@ -297,7 +297,14 @@ fn cost(frame: &Utf8Bytes) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::{task::Waker, time::Duration};
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        task::{Wake, Waker},
+        time::Duration,
+    };
 
     use super::*;
     use crate::clock;
@@ -390,6 +397,35 @@ mod tests {
             Poll::Ready(Ok(vec!["message".into()]))
         );
         assert_eq!(metrics.outbox_bytes.get(), 0);
+    }
+
+    #[test]
+    fn a_blocked_connection_is_woken_by_its_end_alone() {
+        #[derive(Default)]
+        struct Woken(AtomicBool);
+        impl Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let metrics = Metrics::new();
+        let big = delivery(&"x".repeat(1_000), MINUTE);
+        for end in [Close::TooSlow, Close::Replaced] {
+            let outbox = Outbox::new(1, 1_000);
+            let woken = Arc::new(Woken::default());
+            let waker = Waker::from(Arc::clone(&woken));
+            let mut cx = Context::from_waker(&waker);
+            assert_eq!(outbox.poll_end(1, &mut cx), Poll::Pending);
+            outbox.push(delivery("small", MINUTE), &metrics);
+            outbox.push_control(1, "answer".into(), &metrics);
+            assert!(!woken.0.load(Ordering::Relaxed), "the socket is blocked");
+            match end {
+                Close::Replaced => assert!(outbox.hand_over(2, &metrics)),
+                _ => assert_eq!(outbox.push(big.clone(), &metrics), Pushed::Full),
+            }
+            assert!(woken.0.load(Ordering::Relaxed));
+            assert_eq!(outbox.poll_end(1, &mut cx), Poll::Ready(end));
+        }
     }
 
     #[test]

@@ -66,20 +66,18 @@ pub(crate) async fn upgrade(State(node): State<Arc<Node>>, mut request: Request)
 }
 
 /// Browsers send `Origin` and cannot be kept from it, so an origin must be allowed by name. Other
-/// programs send none.
+/// programs send none. Every `Origin` line counts.
 fn check_origin(node: &Node, headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(origin) = headers.get(header::ORIGIN) else {
+    let allowed_origins = &node.config.allowed_origins;
+    let is_allowed = |origin: &HeaderValue| {
+        let mut allowed = allowed_origins.iter();
+        allowed.any(|allowed| allowed == "*" || **allowed == *origin)
+    };
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let Some(denied) = origins.find(|origin| !is_allowed(origin)) else {
         return Ok(());
     };
-    let is_allowed = node
-        .config
-        .allowed_origins
-        .iter()
-        .any(|allowed| allowed == "*" || **allowed == *origin);
-    if is_allowed {
-        return Ok(());
-    }
-    let reason = format!("the origin {origin:?} is not in allowed_origins");
+    let reason = format!("the origin {denied:?} is not in allowed_origins");
     Err(Refusal::of_field(Code::OriginDenied, "Origin", reason))
 }
 
