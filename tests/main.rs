@@ -16,6 +16,7 @@
 
 mod support;
 
+mod docs;
 mod foreign_clients;
 mod framing;
 mod groups;
