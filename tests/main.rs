@@ -18,6 +18,7 @@ mod support;
 
 mod client_library;
 mod command_line;
+mod docs;
 mod foreign_clients;
 mod framing;
 mod groups;
