@@ -16,11 +16,14 @@
 
 mod support;
 
+mod congestion;
 mod framing;
 mod groups;
 mod handshake;
+mod identity;
 mod json;
 mod path;
+mod presence;
 mod process;
 mod refusals;
 mod slow;
