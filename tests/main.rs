@@ -17,6 +17,7 @@
 mod support;
 
 mod congestion;
+mod foreign_clients;
 mod framing;
 mod groups;
 mod handshake;

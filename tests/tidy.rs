@@ -10,6 +10,10 @@ fn sources() -> Vec<(PathBuf, String)> {
     fn walk(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with('.') || name == "node_modules" {
+                continue; // what the tests installed
+            }
             if path.is_dir() {
                 walk(&path, found);
             } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -21,7 +21,7 @@ pub struct Settings {
     /// Name of this node [default: harbor]
     #[arg(long, env = "HARBOR_NODE", value_name = "NAME", global = true)]
     pub node: Option<String>,
-    /// Browser origins that may connect, such as https://app.example; * for any [default: none]
+    /// Browser origins that may connect, such as `https://app.example`; `*` for any [default: none]
     #[arg(
         long,
         env = "HARBOR_ALLOWED_ORIGINS",

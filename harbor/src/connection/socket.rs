@@ -94,6 +94,15 @@ impl Socket {
         self.feed(Message::Text(frame))
     }
 
+    /// Adds a binary message. Harbor itself sends none; the conformance suite asks for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Socket::feed_text`].
+    pub fn feed_binary(&mut self, bytes: Bytes) -> Result<(), Close> {
+        self.feed(Message::Binary(bytes))
+    }
+
     /// Adds a ping.
     ///
     /// # Errors
@@ -117,7 +126,7 @@ impl Socket {
     }
 
     /// Ends the connection: what was fed, then the close frame, then the TCP connection, each
-    /// within [`CLOSE_GRACE`].
+    /// within `CLOSE_GRACE`.
     pub async fn close(mut self, close: Close) {
         if close != Close::Lost {
             let frame = CloseFrame {

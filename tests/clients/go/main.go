@@ -1,0 +1,83 @@
+// A raw Synapse client in Go: `rawclient URL` plays the scripted scenario against a Harbor.
+//
+//	rawclient URL                          one line per check, exit status 0 if all are ok
+//	rawclient URL --listen AGENT COUNT     prints id and SHA-256 of each received payload
+//	rawclient URL --send FROM TO FILE      sends each line of FILE as a payload
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+func main() {
+	deadline := 90.0 // seconds, for the whole program
+	if set, err := strconv.ParseFloat(os.Getenv("SYNAPSE_CLIENT_DEADLINE"), 64); err == nil {
+		deadline = set
+	}
+	wait := time.Duration(deadline * float64(time.Second))
+	time.AfterFunc(wait, func() {
+		fmt.Printf("FAIL the deadline of %v passed\n", wait)
+		os.Exit(1)
+	})
+	var err error
+	switch given := os.Args[1:]; {
+	case len(given) == 1:
+		err = play(given[0])
+	case len(given) == 4 && given[1] == "--listen":
+		err = listen(given[0], given[2], given[3], wait)
+	case len(given) == 5 && given[1] == "--send":
+		err = send(given[0], given[2], given[3], given[4])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: rawclient URL [--listen AGENT COUNT | --send FROM TO FILE]")
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func listen(url, id, count string, wait time.Duration) error {
+	expected, err := strconv.Atoi(count)
+	if err != nil {
+		return err
+	}
+	agent, err := join(url, id, "", registration{})
+	if err != nil {
+		return err
+	}
+	defer agent.leave()
+	fmt.Println("listening", id)
+	for range expected {
+		got, err := next(agent.inbox, wait)
+		if err != nil {
+			return err
+		}
+		fmt.Println("received", got.ID, sum(got.Payload))
+	}
+	return nil
+}
+
+func send(url, from, to, file string) error {
+	agent, err := join(url, from, "", registration{})
+	if err != nil {
+		return err
+	}
+	defer agent.leave()
+	for _, line := range lines(file) {
+		head := message("agent.event", from)
+		head.Receiver = &AgentEndpoint{AgentID: to}
+		answer, err := agent.ask(head.ID, frame(head, line))
+		if err != nil {
+			return err
+		}
+		if answer.Type != "synapse.accepted" {
+			return fmt.Errorf("not accepted: %s", answer.data)
+		}
+		fmt.Println("sent", head.ID, sum(line))
+	}
+	return nil
+}
