@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::support::{Agent, Harbor, Raw, agent::refusal_of, eventually, raw, soon};
 
@@ -140,55 +141,59 @@ async fn a_refused_registration_replaces_nobody() {
 /// get every message once and in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn takeovers_lose_and_repeat_nothing() {
-    const MESSAGES: usize = 4_000;
-    const TAKEOVERS: usize = 40;
+    const TAKEOVERS: u64 = 40;
+    const EACH: u64 = 100;
+    const LAST: u64 = EACH * (TAKEOVERS + 1);
     let harbor = Harbor::start().await;
     let quiet = json!({"confirm": "refusals"});
     let mut sender = Agent::register_as(&harbor, json!({"agent_id": "sender"}), quiet).await;
     let first = Agent::register(&harbor, "one").await;
-    let (sent, mut progress) = tokio::sync::watch::channel(0);
+    let (taken_over, mut takeovers) = watch::channel(0);
+    let (sent, mut progress) = watch::channel(0);
+    // The sender does not wait for the takeover that is under way, only for the one before it: so
+    // every connection gets something, and every takeover happens between messages.
     let sending = tokio::spawn(async move {
-        for n in 0..MESSAGES {
-            let members = json!({"receiver": {"agent_id": "one"}, "payload": n});
-            let message = sender.envelope(members);
+        for n in 0..=LAST {
+            let is_near = |done: &u64| n < done * EACH + EACH + EACH / 2 || *done == TAKEOVERS;
+            soon("a takeover", takeovers.wait_for(is_near))
+                .await
+                .unwrap();
+            let message = sender.envelope(json!({"receiver": {"agent_id": "one"}, "payload": n}));
             sender.send(&message).await;
             sent.send_replace(n);
         }
         sender
     });
-    let mut readers = vec![tokio::spawn(read_to_the_end(first, MESSAGES - 1))];
+    let mut readers = vec![tokio::spawn(read_to_the_end(first, LAST))];
     for takeover in 1..=TAKEOVERS {
-        let at = takeover * MESSAGES / (TAKEOVERS + 1);
-        soon("messages are sent", progress.wait_for(|n| *n >= at))
+        let is_due = |n: &u64| *n >= takeover * EACH;
+        soon("messages are sent", progress.wait_for(is_due))
             .await
             .unwrap();
         let newer = Agent::register(&harbor, "one").await;
-        readers.push(tokio::spawn(read_to_the_end(newer, MESSAGES - 1)));
+        readers.push(tokio::spawn(read_to_the_end(newer, LAST)));
+        taken_over.send_replace(takeover);
     }
     let mut all = Vec::new();
-    let mut with_some = 0;
-    for (at, reader) in readers.into_iter().enumerate() {
+    for reader in readers {
         let (got, code) = soon("a connection ends", reader).await.unwrap();
-        let is_last = at == TAKEOVERS;
+        assert!(!got.is_empty());
+        let is_last = got.last() == Some(&LAST);
         assert_eq!(code, (!is_last).then_some(4001));
-        with_some += usize::from(!got.is_empty());
         all.extend(got);
     }
-    assert_eq!(all, (0..MESSAGES as u64).collect::<Vec<_>>());
-    assert!(
-        with_some > TAKEOVERS / 2,
-        "messages came between takeovers: {with_some}"
-    );
+    assert_eq!(all, (0..=LAST).collect::<Vec<_>>());
     drop(sending.await.unwrap());
+    assert_eq!(harbor.metric("harbor_takeovers_total"), TAKEOVERS as f64);
     assert_eq!(harbor.metric("harbor_deliveries_dropped_total"), 0.0);
 }
 
 /// The payloads a connection gets up to `last` or its close, and the code of that.
-async fn read_to_the_end(mut agent: Agent, last: usize) -> (Vec<u64>, Option<u16>) {
+async fn read_to_the_end(mut agent: Agent, last: u64) -> (Vec<u64>, Option<u16>) {
     use futures_util::StreamExt;
     use tokio_tungstenite::tungstenite::Message;
     let mut got = Vec::new();
-    while got.last() != Some(&(last as u64)) {
+    while got.last() != Some(&last) {
         match soon("a frame comes", agent.socket.next()).await {
             Some(Ok(Message::Text(text))) => {
                 let frame: Value = serde_json::from_str(&text).unwrap();

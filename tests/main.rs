@@ -19,6 +19,7 @@ mod support;
 mod congestion;
 mod foreign_clients;
 mod framing;
+mod fuzz_corpus;
 mod groups;
 mod handshake;
 mod identity;
