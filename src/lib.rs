@@ -14,7 +14,23 @@
 //! | [`control`] | the payloads of the `synapse.*` vocabulary |
 #![cfg_attr(
     feature = "client",
-    doc = "| [`client`] | a connection that keeps itself alive |"
+    doc = "| [`client`] | a connection that keeps itself alive |
+
+An agent in full, which answers whatever it is asked:
+
+```no_run
+use synapse::{Client, Envelope, client::Options};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let client = Client::connect(Options::new(\"ws://127.0.0.1:7420/ws\", \"worker\")).await?;
+    while let Some(request) = client.next().await {
+        let answer = Envelope::new(\"answer\").payload_of(&\"at once\")?;
+        client.reply(&request, answer).await?;
+    }
+    Ok(())
+}
+```"
 )]
 
 pub mod limits;
@@ -31,5 +47,15 @@ pub mod envelope;
 
 pub mod control;
 
+#[cfg(feature = "client")]
+pub mod client;
+
+#[cfg(feature = "client")]
+pub use client::Client;
 pub use envelope::Envelope;
 pub use refusal::{Code, Refusal};
+
+/// Keeps the Rust of the README compiling.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -16,7 +16,7 @@ use std::{
 use synapse::{Code, Refusal, envelope::Refused, refusal::Close};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use crate::{clock, intake, node::Node, session::Session};
+use crate::{clock, intake, limits::READ_BATCH_MESSAGES_MAX, node::Node, session::Session};
 use heartbeat::{Due, Heartbeat};
 use outbox::{Batch, Pushed};
 use socket::{Incoming, Socket};
@@ -54,14 +54,14 @@ impl Connection {
         (self.socket, close)
     }
 
-    /// In this order: what waits goes out; what came in is carried out, after each message what it
-    /// caused goes out; the heart beats.
+    /// In this order: what waits goes out; what came in is carried out, some messages at a time, and
+    /// what they caused goes out; the heart beats.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
         loop {
             if let Poll::Ready(close) = self.poll_outgoing(cx) {
                 return Poll::Ready(close);
             }
-            match self.poll_incoming(cx) {
+            match self.poll_incoming_batch(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(close)) => return Poll::Ready(close),
                 Poll::Pending => match self.heartbeat.poll(cx) {
@@ -117,6 +117,19 @@ impl Connection {
             self.socket.feed_text(delivery.frame)?;
         }
         Ok(())
+    }
+
+    /// Reads and carries out what has arrived, so that its answers share a write; `Pending` when
+    /// that was nothing.
+    fn poll_incoming_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
+        for done in 0..READ_BATCH_MESSAGES_MAX {
+            match self.poll_incoming(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending if done > 0 => break,
+                other => return other,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Reads and carries out one message.

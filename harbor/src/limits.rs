@@ -14,6 +14,10 @@ pub(crate) const READ_BUFFER_BYTES: usize = 8 * 1024;
 /// stalls in the middle, so it is small; large enough to write many messages per system call.
 pub(crate) const WRITE_BATCH_BYTES_MAX: usize = 64 * 1024;
 
+/// Most messages carried out before what they caused is written: their answers share a write, and
+/// the first of them waits for the last, some 2 µs each.
+pub(crate) const READ_BATCH_MESSAGES_MAX: usize = 32;
+
 /// What a queued frame costs beside its bytes: its place in the queue and its share of the read
 /// buffer it came in.
 pub(crate) const QUEUED_FRAME_OVERHEAD_BYTES: usize = 128;

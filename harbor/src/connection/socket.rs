@@ -60,12 +60,12 @@ impl Socket {
             .max_frame_size(Some(max_frame_bytes));
         let metered = Metered {
             tcp,
+            already_read,
             since_message: 0,
             bytes_max: WIRE_BYTES_PER_FRAME_BYTE_MAX * max_frame_bytes,
         };
-        let part = already_read.to_vec();
-        let stream =
-            WebSocketStream::from_partially_read(metered, part, Role::Server, Some(config)).await;
+        // Not `from_partially_read`: a read buffer made from bytes shrinks to single frames.
+        let stream = WebSocketStream::from_raw_socket(metered, Role::Server, Some(config)).await;
         Socket { stream }
     }
 
@@ -161,10 +161,12 @@ fn close_for(error: &Error) -> Close {
     }
 }
 
-/// A TCP connection that counts what was read since the last whole message.
+/// A TCP connection behind its upgrade that counts what was read since the last whole message.
 #[derive(Debug)]
 struct Metered {
     tcp: TcpStream,
+    /// What came behind the upgrade request; it is read first.
+    already_read: Bytes,
     since_message: usize,
     bytes_max: usize,
 }
@@ -185,7 +187,13 @@ impl AsyncRead for Metered {
             return Poll::Ready(Err(io::Error::other("too many bytes without a message")));
         }
         let before = buffer.filled().len();
-        let read = ready!(Pin::new(&mut self.tcp).poll_read(cx, buffer));
+        let read = if self.already_read.is_empty() {
+            ready!(Pin::new(&mut self.tcp).poll_read(cx, buffer))
+        } else {
+            let length = self.already_read.len().min(buffer.remaining());
+            buffer.put_slice(&self.already_read.split_to(length));
+            Ok(())
+        };
         self.since_message += buffer.filled().len() - before;
         Poll::Ready(read)
     }

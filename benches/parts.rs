@@ -1,0 +1,93 @@
+//! The parts of a frame's way that run without a socket, each beside the least that could do its
+//! job: `cargo bench --bench parts`.
+#![allow(
+    missing_docs,
+    reason = "criterion_group! makes public functions without any"
+)]
+
+#[path = "load/turn.rs"]
+mod turn;
+
+use std::hint::black_box;
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use serde_json::value::RawValue;
+use synapse::Envelope;
+
+/// Envelopes by size: a name, bytes of each, and how many different ones are gone through.
+const SIZES: [(&str, usize, usize); 3] = [
+    ("1 KiB", 1 << 10, 1024),
+    ("16 KiB", 16 << 10, 64),
+    ("1 MiB", 1 << 20, 2),
+];
+
+/// Different envelopes of one size.
+fn envelopes(bytes: usize, count: usize) -> Vec<String> {
+    let mut rng = fastrand::Rng::with_seed(bytes as u64);
+    let destination = r#""receiver":{"agent_id":"agent-1"}"#;
+    let id = "0000000000000042";
+    let one = |_| turn::envelope(&mut rng, id, 0, destination, bytes).unwrap_or_default();
+    (0..count).map(one).collect()
+}
+
+/// Times `part` on one frame after the other.
+fn over<T>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    frames: &[String],
+    part: impl Fn(&str) -> T,
+) {
+    let mut next = frames.iter().cycle();
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| black_box(part(black_box(next.next().map_or("", String::as_str)))));
+    });
+}
+
+/// Decoding, between one pass that only looks for a byte and a parser that only finds the end.
+fn decode(criterion: &mut Criterion) {
+    for (name, bytes, count) in SIZES {
+        let frames = envelopes(bytes, count);
+        assert!(
+            frames
+                .iter()
+                .all(|frame| Envelope::decode(frame).is_ok() && frame.len() == bytes)
+        );
+        let mut group = criterion.benchmark_group(format!("decode {name}"));
+        group.throughput(Throughput::Bytes(bytes as u64));
+        over(&mut group, "memchr", &frames, |frame| {
+            memchr::memchr(0, frame.as_bytes())
+        });
+        over(&mut group, "utf8", &frames, |frame| {
+            std::str::from_utf8(frame.as_bytes()).is_ok()
+        });
+        over(&mut group, "raw value", &frames, |frame| {
+            serde_json::from_str::<&RawValue>(frame).is_ok()
+        });
+        over(&mut group, "check_text", &frames, |frame| {
+            synapse::json::check_text(frame).is_ok()
+        });
+        over(&mut group, "Envelope::decode", &frames, |frame| {
+            Envelope::decode(frame).is_ok()
+        });
+        group.finish();
+    }
+}
+
+/// Adding Harbor's own member, beside the copy it cannot do without.
+fn splice(criterion: &mut Criterion) {
+    let member = r#"{"seq":123456,"deliveries":1}"#;
+    for (name, bytes, count) in SIZES {
+        let frames = envelopes(bytes, count);
+        let mut group = criterion.benchmark_group(format!("splice {name}"));
+        group.throughput(Throughput::Bytes(bytes as u64));
+        over(&mut group, "copy", &frames, str::to_owned);
+        over(&mut group, "splice_harbor", &frames, |frame| {
+            synapse::envelope::splice_harbor(frame, member)
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(parts, decode, splice);
+criterion_main!(parts);

@@ -1,0 +1,236 @@
+//! From nothing to a registered connection: TCP, WebSocket upgrade, challenge, registration.
+//!
+//! The start of every session. One attempt, all of it under one deadline; whatever stops it closes
+//! the socket.
+
+use std::{future::poll_fn, time::Duration};
+
+use tokio::time::timeout;
+use tokio_tungstenite::{
+    connect_async_with_config,
+    tungstenite::{
+        Error as WsError, Message, Utf8Bytes, error::ProtocolError, protocol::WebSocketConfig,
+    },
+};
+
+use super::{
+    error::{ConnectError, ConnectErrorKind, Error},
+    options::{Options, Takeover},
+    state::{DisconnectReason, Session},
+    wire::{Io, Wire},
+};
+use crate::{
+    Envelope, Refusal,
+    control::{self, Ack, Challenge, Join, RefusedPayload, Register, Registered, kind},
+    envelope::Endpoint,
+    limits::HARBOR_AGENT_ID,
+    refusal::{Close, Retry},
+};
+
+/// Read buffer of a connection, in bytes: a process may hold thousands of clients.
+const READ_BUFFER_BYTES: usize = 32 << 10;
+
+/// A connection on which the agent is registered.
+#[derive(Debug)]
+pub(super) struct Established {
+    pub(super) wire: Wire,
+    pub(super) session: Session,
+    pub(super) heartbeat: Duration,
+    /// Frames that came before the registration's answer.
+    pub(super) early: Vec<Utf8Bytes>,
+}
+
+/// Makes one attempt.
+pub(super) async fn dial(
+    options: &Options,
+    groups: Vec<Join>,
+    register_id: String,
+) -> Result<Established, ConnectError> {
+    let deadline = options.connect_deadline;
+    match timeout(deadline, attempt(options, groups, register_id)).await {
+        Ok(outcome) => outcome,
+        Err(_elapsed) => {
+            let what = format!("{} within {deadline:?}", options.url);
+            Err(Error::because(ConnectErrorKind::Deadline, what))
+        }
+    }
+}
+
+async fn attempt(
+    options: &Options,
+    groups: Vec<Join>,
+    register_id: String,
+) -> Result<Established, ConnectError> {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .max_message_size(Some(options.frame_bytes_max))
+        .max_frame_size(Some(options.frame_bytes_max));
+    let (socket, _response) = connect_async_with_config(options.url.as_str(), Some(config), true)
+        .await
+        .map_err(|error| not_connected(error, &options.url))?;
+    let mut wire = Wire::new(socket);
+    let challenge: Challenge = read_challenge(&mut wire).await?;
+    let register = register(options, groups, &challenge, register_id);
+    wire.feed(Message::text(register.to_json()));
+    let (registered, early) = read_registered(&mut wire, &register).await?;
+    Ok(Established {
+        wire,
+        session: Session {
+            generation: registered.generation,
+            resumed: registered.resumed,
+            pending: registered.pending,
+            node: challenge.node,
+            frame_bytes_max: challenge.max_frame_bytes,
+        },
+        heartbeat: options.heartbeat.unwrap_or(Duration::from_secs(
+            // A Harbor that asks for none is still watched for silence.
+            challenge.heartbeat_seconds.max(1),
+        )),
+        early,
+    })
+}
+
+/// What a failed upgrade means; a host that is there but no Harbor is told apart.
+fn not_connected(error: WsError, url: &str) -> ConnectError {
+    match error {
+        WsError::Io(error) => {
+            Error::because(ConnectErrorKind::Unreachable, format!("{url}: {error}"))
+        }
+        WsError::Protocol(error @ ProtocolError::HandshakeIncomplete) => {
+            Error::because(ConnectErrorKind::Unreachable, format!("{url}: {error}"))
+        }
+        // A proxy, or Harbor itself, that has no room now.
+        WsError::Http(answer) if answer.status().is_server_error() => {
+            let what = format!("{url}: HTTP {}", answer.status());
+            Error::because(ConnectErrorKind::Unreachable, what)
+        }
+        WsError::Url(error) => {
+            Error::because(ConnectErrorKind::InvalidOptions, format!("{url}: {error}"))
+        }
+        other => Error::because(ConnectErrorKind::NotHarbor, format!("{url}: {other}")),
+    }
+}
+
+async fn read_challenge(wire: &mut Wire) -> Result<Challenge, ConnectError> {
+    let frame = next_frame(wire).await?;
+    let envelope = decode(&frame)?;
+    match &*envelope.kind {
+        kind::CHALLENGE => control::read(&envelope).map_err(|refusal| unreadable(&refusal)),
+        kind::REFUSED => Err(refused(&envelope)),
+        other => {
+            let what = format!("its first frame is {other:?}, not a challenge");
+            Err(Error::because(ConnectErrorKind::NotHarbor, what))
+        }
+    }
+}
+
+fn register(
+    options: &Options,
+    groups: Vec<Join>,
+    challenge: &Challenge,
+    id: String,
+) -> Envelope<'static> {
+    let payload = Register {
+        nonce: challenge.nonce.clone(),
+        ack: Ack::Auto,
+        confirm: options.confirm,
+        receipts: false,
+        groups,
+        takeover: match options.takeover {
+            Takeover::Replace => None,
+            Takeover::Yield => Some(false),
+        },
+    };
+    control_envelope(kind::REGISTER, id, options.agent.clone(), &payload)
+}
+
+/// A message to Harbor itself.
+pub(super) fn control_envelope(
+    kind: &'static str,
+    id: String,
+    sender: Endpoint<'static>,
+    payload: &impl serde::Serialize,
+) -> Envelope<'static> {
+    let mut envelope = Envelope::new(kind);
+    envelope.id = id.into();
+    envelope.sender = sender;
+    envelope.timestamp = jiff::Timestamp::now().into();
+    // Our own payloads are structs of strings and numbers, which always have a JSON form.
+    match serde_json::value::to_raw_value(payload) {
+        Ok(payload) => envelope.payload(payload),
+        Err(_never) => envelope,
+    }
+}
+
+async fn read_registered(
+    wire: &mut Wire,
+    register: &Envelope<'_>,
+) -> Result<(Registered, Vec<Utf8Bytes>), ConnectError> {
+    let mut early = Vec::new();
+    loop {
+        let frame = next_frame(wire).await?;
+        let envelope = decode(&frame)?;
+        match &*envelope.kind {
+            kind::REGISTERED if envelope.correlation_id == register.id => {
+                return Ok((
+                    control::read(&envelope).map_err(|refusal| unreadable(&refusal))?,
+                    early,
+                ));
+            }
+            kind::REFUSED => return Err(refused(&envelope)),
+            _ => early.push(frame),
+        }
+    }
+}
+
+async fn next_frame(wire: &mut Wire) -> Result<Utf8Bytes, ConnectError> {
+    loop {
+        match poll_fn(|cx| wire.poll(cx, true)).await {
+            Io::Frame(frame) => return Ok(frame),
+            Io::Alive | Io::Flushed => {}
+            Io::Ended(reason) => {
+                let kind = match reason {
+                    DisconnectReason::Closed { code, .. } if code == Close::Unauthorised.code() => {
+                        ConnectErrorKind::Unauthorised
+                    }
+                    _ => ConnectErrorKind::Unreachable,
+                };
+                return Err(Error::because(kind, reason.to_string()));
+            }
+        }
+    }
+}
+
+fn decode(frame: &str) -> Result<Envelope<'_>, ConnectError> {
+    let envelope = Envelope::decode(frame).map_err(|refused| unreadable(&refused.refusal))?;
+    if envelope.sender.agent_id != HARBOR_AGENT_ID {
+        let what = format!("a frame comes from {:?}", envelope.sender.agent_id);
+        return Err(Error::because(ConnectErrorKind::NotHarbor, what));
+    }
+    Ok(envelope)
+}
+
+fn unreadable(refusal: &Refusal) -> ConnectError {
+    // Boxed as text: as a typed refusal it would look like Harbor's own.
+    Error::because(ConnectErrorKind::NotHarbor, refusal.to_string())
+}
+
+fn refused(envelope: &Envelope<'_>) -> ConnectError {
+    match control::read::<RefusedPayload>(envelope) {
+        Ok(payload) => Error::refused(ConnectErrorKind::Refused, payload),
+        Err(refusal) => unreadable(&refusal),
+    }
+}
+
+/// Whether trying again later could succeed.
+pub(super) fn may_pass_later(error: &ConnectError) -> bool {
+    match error.kind() {
+        ConnectErrorKind::Unreachable
+        | ConnectErrorKind::NotHarbor
+        | ConnectErrorKind::Deadline => true,
+        ConnectErrorKind::Refused => error
+            .refusal()
+            .is_none_or(|refusal| refusal.code.row().retry == Retry::Later),
+        ConnectErrorKind::InvalidOptions | ConnectErrorKind::Unauthorised => false,
+    }
+}

@@ -1,0 +1,300 @@
+//! What a client is told before it connects: who it is, where to, and its limits.
+//!
+//! Stands before a frame's way. Each option names its default and unit; nothing is tried until
+//! [`Client::connect`](super::Client::connect) has checked them all.
+
+use std::time::Duration;
+
+use tokio_tungstenite::tungstenite::http::Uri;
+
+use super::error::{ConnectError, ConnectErrorKind, Error};
+use crate::{
+    address::{self, Kind},
+    control::{Confirm, Join},
+    envelope::Endpoint,
+};
+
+/// How a client connects. Build it with [`Options::new`] and chain what should differ.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub(super) url: String,
+    pub(super) agent: Endpoint<'static>,
+    pub(super) groups: Vec<Join>,
+    pub(super) confirm: Confirm,
+    pub(super) takeover: Takeover,
+    pub(super) connect_deadline: Duration,
+    pub(super) first_connection_within: Duration,
+    pub(super) acceptance_deadline: Duration,
+    pub(super) heartbeat: Option<Duration>,
+    pub(super) backoff_first: Duration,
+    pub(super) backoff_cap: Duration,
+    pub(super) stable_after: Duration,
+    pub(super) inbox_bytes_max: usize,
+    pub(super) frame_bytes_max: usize,
+    pub(super) queue_messages_max: usize,
+    pub(super) in_flight_max: usize,
+}
+
+/// What happens to a connection the agent already has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Takeover {
+    /// It is closed with 4001; this one takes its place. The default.
+    #[default]
+    Replace,
+    /// It stays; this one is refused with `agent_in_use`.
+    Yield,
+}
+
+impl Options {
+    /// Connects `agent_id` to `url`, for instance `ws://127.0.0.1:7420/ws`. A URL without a path
+    /// means `/ws`. `wss://` is not offered by this version.
+    pub fn new(url: impl Into<String>, agent_id: impl Into<String>) -> Self {
+        Options {
+            url: url.into(),
+            agent: Endpoint::new(agent_id.into()),
+            groups: Vec::new(),
+            confirm: Confirm::Each,
+            takeover: Takeover::Replace,
+            connect_deadline: Duration::from_secs(15),
+            first_connection_within: Duration::ZERO,
+            acceptance_deadline: Duration::from_secs(10),
+            heartbeat: None,
+            backoff_first: Duration::from_millis(200),
+            backoff_cap: Duration::from_secs(30),
+            stable_after: Duration::from_secs(10),
+            inbox_bytes_max: 16 << 20,
+            frame_bytes_max: 16 << 20,
+            queue_messages_max: 256,
+            in_flight_max: 4_096,
+        }
+    }
+
+    /// A name for people. Default: none.
+    #[must_use]
+    pub fn agent_name(mut self, agent_name: impl Into<String>) -> Self {
+        self.agent.agent_name = agent_name.into().into();
+        self
+    }
+
+    /// The system the agent belongs to; needed to broadcast to it. Default: none.
+    #[must_use]
+    pub fn system_id(mut self, system_id: impl Into<String>) -> Self {
+        self.agent.system_id = system_id.into().into();
+        self
+    }
+
+    /// Where else the agent is reached, told to others. Default: none.
+    #[must_use]
+    pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
+        self.agent.endpoint = endpoint.into().into();
+        self
+    }
+
+    /// The agent's own version, told to others. Default: none.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.agent.version = version.into().into();
+        self
+    }
+
+    /// What the agent can do; discovery finds it by these. Default: nothing.
+    #[must_use]
+    pub fn capabilities<C: Into<String>>(
+        mut self,
+        capabilities: impl IntoIterator<Item = C>,
+    ) -> Self {
+        self.agent.capabilities = capabilities.into_iter().map(|c| c.into().into()).collect();
+        self
+    }
+
+    /// Joins a group while registering, with these roles (none is fine). Default: no group.
+    #[must_use]
+    pub fn join<R: Into<String>>(
+        mut self,
+        group_id: impl Into<String>,
+        roles: impl IntoIterator<Item = R>,
+    ) -> Self {
+        self.groups.push(Join::new(group_id, roles));
+        self
+    }
+
+    /// Which messages Harbor answers. Default: [`Confirm::Each`]. With [`Confirm::Refusals`] there is
+    /// no acceptance to wait for, so [`send`](super::Client::send) is not offered and
+    /// [`post`](super::Client::post) is.
+    #[must_use]
+    pub fn confirm(mut self, confirm: Confirm) -> Self {
+        self.confirm = confirm;
+        self
+    }
+
+    /// What happens to a connection the agent already has. Default: [`Takeover::Replace`].
+    #[must_use]
+    pub fn takeover(mut self, takeover: Takeover) -> Self {
+        self.takeover = takeover;
+        self
+    }
+
+    /// How long one attempt may take from name look-up to registration. Default: 15 s.
+    #[must_use]
+    pub fn connect_deadline(mut self, deadline: Duration) -> Self {
+        self.connect_deadline = deadline;
+        self
+    }
+
+    /// How long `connect` goes on trying when Harbor cannot be reached, with the same back-off as
+    /// for reconnecting. Default: 0, one attempt.
+    #[must_use]
+    pub fn first_connection_within(mut self, period: Duration) -> Self {
+        self.first_connection_within = period;
+        self
+    }
+
+    /// How long a send waits for its acceptance, and a question to Harbor for its answer; the time
+    /// without a connection counts. Default: 10 s.
+    #[must_use]
+    pub fn acceptance_deadline(mut self, deadline: Duration) -> Self {
+        self.acceptance_deadline = deadline;
+        self
+    }
+
+    /// How often to ping; a peer not heard of for two periods is given up. Default: what Harbor
+    /// asks for in its challenge (25 s unless configured otherwise).
+    #[must_use]
+    pub fn heartbeat(mut self, period: Duration) -> Self {
+        self.heartbeat = Some(period);
+        self
+    }
+
+    /// The delays between attempts to reconnect: uniform between nothing and a ceiling that starts
+    /// at `first` and doubles up to `cap`. Default: 200 ms and 30 s.
+    #[must_use]
+    pub fn backoff(mut self, first: Duration, cap: Duration) -> Self {
+        self.backoff_first = first;
+        self.backoff_cap = cap;
+        self
+    }
+
+    /// How long a session must have lasted for the delays to start anew. Default: 10 s.
+    #[must_use]
+    pub fn stable_after(mut self, period: Duration) -> Self {
+        self.stable_after = period;
+        self
+    }
+
+    /// How much may wait in the inbox, in bytes of frames and of what holds them. When that much
+    /// waits, the client stops reading its socket until some of it is taken; nothing is dropped.
+    /// While it does not read, no acceptance or answer arrives either. Default: 16 MiB.
+    #[must_use]
+    pub fn inbox_bytes_max(mut self, bytes: usize) -> Self {
+        self.inbox_bytes_max = bytes;
+        self
+    }
+
+    /// Largest frame read, in bytes; a larger one breaks the connection. Default: 16 MiB.
+    #[must_use]
+    pub fn frame_bytes_max(mut self, bytes: usize) -> Self {
+        self.frame_bytes_max = bytes;
+        self
+    }
+
+    /// How many messages may wait to be written, for instance while there is no connection; a
+    /// further one waits for room, until its deadline. Default: 256.
+    #[must_use]
+    pub fn queue_messages_max(mut self, messages: usize) -> Self {
+        self.queue_messages_max = messages;
+        self
+    }
+
+    /// How many written messages may be without acceptance; further ones wait. Default: 4,096.
+    #[must_use]
+    pub fn in_flight_max(mut self, messages: usize) -> Self {
+        self.in_flight_max = messages;
+        self
+    }
+
+    /// The same with a usable URL, or what is wrong.
+    pub(super) fn checked(mut self) -> Result<Self, ConnectError> {
+        let invalid = |problem: String| Error::because(ConnectErrorKind::InvalidOptions, problem);
+        self.url = usable_url(&self.url).map_err(invalid)?;
+        if self.agent.agent_id.is_empty() {
+            return Err(invalid("the agent id is empty".to_owned()));
+        }
+        for (field, text) in [
+            ("agent_id", &self.agent.agent_id),
+            ("system_id", &self.agent.system_id),
+        ] {
+            address::check(Kind::Name, field, text)
+                .map_err(|refusal| invalid(refusal.reason.into_owned()))?;
+        }
+        for group in &self.groups {
+            group
+                .check("groups")
+                .map_err(|refusal| invalid(refusal.reason.into_owned()))?;
+        }
+        let bounds = [
+            ("inbox_bytes_max", self.inbox_bytes_max),
+            ("frame_bytes_max", self.frame_bytes_max),
+            ("queue_messages_max", self.queue_messages_max),
+            ("in_flight_max", self.in_flight_max),
+        ];
+        match bounds.into_iter().find(|(_, bound)| *bound == 0) {
+            Some((name, _)) => Err(invalid(format!("{name} is 0"))),
+            None if self.heartbeat == Some(Duration::ZERO) => {
+                Err(invalid("heartbeat is 0".to_owned()))
+            }
+            None => Ok(self),
+        }
+    }
+}
+
+fn usable_url(url: &str) -> Result<String, String> {
+    let uri: Uri = url
+        .parse()
+        .map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+    match uri.scheme_str() {
+        Some("ws") => {}
+        Some("wss") => return Err("wss:// is not offered by this version".to_owned()),
+        Some(_) | None => return Err(format!("{url:?} does not start with ws://")),
+    }
+    let Some(authority) = uri.authority() else {
+        return Err(format!("{url:?} names no host"));
+    };
+    match uri.path_and_query().map(|path| path.as_str()) {
+        None | Some("" | "/") => Ok(format!("ws://{authority}/ws")),
+        Some(_) => Ok(url.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_without_a_path_means_the_usual_one() {
+        for (given, used) in [
+            ("ws://h:7420", "ws://h:7420/ws"),
+            ("ws://h:7420/", "ws://h:7420/ws"),
+            ("ws://[::1]:7420/bus?x=1", "ws://[::1]:7420/bus?x=1"),
+        ] {
+            assert_eq!(Options::new(given, "a").checked().unwrap().url, used);
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_said_before_anything_is_tried() {
+        let ok = "ws://h:1/ws";
+        for options in [
+            Options::new("http://h/ws", "a"),
+            Options::new("wss://h/ws", "a"),
+            Options::new("not a url", "a"),
+            Options::new(ok, ""),
+            Options::new(ok, "a\nb"),
+            Options::new(ok, "a").join("", ["r"]),
+            Options::new(ok, "a").inbox_bytes_max(0),
+            Options::new(ok, "a").heartbeat(Duration::ZERO),
+        ] {
+            let error = options.checked().unwrap_err();
+            assert_eq!(error.kind(), ConnectErrorKind::InvalidOptions, "{error}");
+        }
+    }
+}
