@@ -17,6 +17,7 @@
 mod support;
 
 mod congestion;
+mod docs;
 mod foreign_clients;
 mod framing;
 mod fuzz_corpus;
