@@ -2,7 +2,7 @@
 //! and nothing of it is left behind when it goes.
 //! Method: many connections of one id, some killed without a word; sums and tables at the end.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -149,9 +149,10 @@ async fn takeovers_lose_and_repeat_nothing() {
     let mut sender = Agent::register_as(&harbor, json!({"agent_id": "sender"}), quiet).await;
     let first = Agent::register(&harbor, "one").await;
     let (taken_over, mut takeovers) = watch::channel(0);
-    let (sent, mut progress) = watch::channel(0);
-    // The sender does not wait for the takeover that is under way, only for the one before it: so
-    // every connection gets something, and every takeover happens between messages.
+    let (seen, mut progress) = watch::channel(0);
+    let seen = Arc::new(seen);
+    // A takeover is due when a message was read that the sender could send only after the one
+    // before; it goes on for half as many while a takeover is under way.
     let sending = tokio::spawn(async move {
         for n in 0..=LAST {
             let is_near = |done: &u64| n < done * EACH + EACH + EACH / 2 || *done == TAKEOVERS;
@@ -160,18 +161,18 @@ async fn takeovers_lose_and_repeat_nothing() {
                 .unwrap();
             let message = sender.envelope(json!({"receiver": {"agent_id": "one"}, "payload": n}));
             sender.send(&message).await;
-            sent.send_replace(n);
         }
         sender
     });
-    let mut readers = vec![tokio::spawn(read_to_the_end(first, LAST))];
+    let read = |agent| tokio::spawn(read_to_the_end(agent, LAST, Arc::clone(&seen)));
+    let mut readers = vec![read(first)];
     for takeover in 1..=TAKEOVERS {
         let is_due = |n: &u64| *n >= takeover * EACH;
-        soon("messages are sent", progress.wait_for(is_due))
+        soon("messages are read", progress.wait_for(is_due))
             .await
             .unwrap();
         let newer = Agent::register(&harbor, "one").await;
-        readers.push(tokio::spawn(read_to_the_end(newer, LAST)));
+        readers.push(read(newer));
         taken_over.send_replace(takeover);
     }
     let mut all = Vec::new();
@@ -188,8 +189,13 @@ async fn takeovers_lose_and_repeat_nothing() {
     assert_eq!(harbor.metric("harbor_deliveries_dropped_total"), 0.0);
 }
 
-/// The payloads a connection gets up to `last` or its close, and the code of that.
-async fn read_to_the_end(mut agent: Agent, last: u64) -> (Vec<u64>, Option<u16>) {
+/// The payloads a connection gets up to `last` or its close, and the code of that. `seen` is the
+/// highest that any connection got.
+async fn read_to_the_end(
+    mut agent: Agent,
+    last: u64,
+    seen: Arc<watch::Sender<u64>>,
+) -> (Vec<u64>, Option<u16>) {
     use futures_util::StreamExt;
     use tokio_tungstenite::tungstenite::Message;
     let mut got = Vec::new();
@@ -198,6 +204,7 @@ async fn read_to_the_end(mut agent: Agent, last: u64) -> (Vec<u64>, Option<u16>)
             Some(Ok(Message::Text(text))) => {
                 let frame: Value = serde_json::from_str(&text).unwrap();
                 got.extend(frame["payload"].as_u64());
+                seen.send_modify(|seen| *seen = got.last().copied().max(Some(*seen)).unwrap());
             }
             Some(Ok(Message::Close(Some(frame)))) => return (got, Some(frame.code.into())),
             Some(Ok(_)) => {}
