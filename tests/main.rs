@@ -16,6 +16,8 @@
 
 mod support;
 
+mod client_library;
+mod command_line;
 mod congestion;
 mod docs;
 mod foreign_clients;
