@@ -4,8 +4,9 @@
 //! The first step of decoding ([`crate::envelope`]). Each check is a fast pass that finds nothing in
 //! ordinary frames; only a suspicious frame is looked at closely.
 
-use std::{collections::HashSet, fmt, ops::ControlFlow};
+use std::{collections::HashSet, fmt, ops::ControlFlow, sync::LazyLock};
 
+use memchr::memmem::Finder;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -61,8 +62,19 @@ fn too_deep_at(frame: &[u8]) -> Option<usize> {
     None
 }
 
-/// Where a `\u` escape names half of a surrogate pair without its other half.
+/// What the escape of a surrogate begins with: they are U+D800 to U+DFFF.
+static SURROGATE_STARTS: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| [Finder::new(br"\ud"), Finder::new(br"\uD")]);
+
+/// Where a `\u` escape names half of a surrogate pair without its other half. Few frames name
+/// surrogates at all, so the look at every escape is rare.
 fn lone_surrogate_at(frame: &[u8]) -> Option<usize> {
+    if SURROGATE_STARTS
+        .iter()
+        .all(|start| start.find(frame).is_none())
+    {
+        return None;
+    }
     let mut from = 0;
     while let Some(found) = memchr::memchr(b'\\', &frame[from..]) {
         let at = from + found;

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod harbor;
+pub mod invariants;
 pub mod raw;
 
 use std::{future::Future, time::Duration};
