@@ -34,6 +34,9 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 /// that a pause of our own process is not taken for silence of the peer's.
 const SILENT_BEATS_MAX: u32 = 2;
 
+/// How often to look for overdue frames while too many are in flight to write more.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
 /// How a session ended.
 #[derive(Debug)]
 pub(super) enum Ending {
@@ -54,6 +57,7 @@ pub(super) struct Session<'l> {
     frame_bytes_max: usize,
     heartbeat: Duration,
     next_beat: Instant,
+    next_sweep: Instant,
     /// Heartbeats since the peer was last heard.
     silent_beats: u32,
     pub(super) reconnect_after: Option<Duration>,
@@ -75,6 +79,7 @@ pub(super) async fn run(link: &mut Link, established: Established) -> Ending {
         frame_bytes_max: told.frame_bytes_max,
         heartbeat,
         next_beat: Instant::now() + heartbeat,
+        next_sweep: Instant::now(),
         silent_beats: 0,
         reconnect_after: None,
         is_closing: false,
@@ -119,7 +124,7 @@ impl Session<'_> {
                     }
                 }
             }
-            if !self.link.pending.has_room() {
+            if !self.link.pending.has_room() && self.next_sweep <= Instant::now() {
                 self.sweep();
             }
         }
@@ -225,8 +230,11 @@ impl Session<'_> {
         None
     }
 
+    /// Lets go of what is overdue. Looks at everything that is pending, so not with every frame.
     fn sweep(&mut self) {
-        let unheard = self.link.pending.sweep(Instant::now());
+        let now = Instant::now();
+        self.next_sweep = now + SWEEP_EVERY;
+        let unheard = self.link.pending.sweep(now);
         self.link.tell_unheard(unheard);
     }
 
