@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::Harbor;
+use crate::support::{self, Harbor, given};
 
 /// How many checks the scenario has, in each language.
 const CHECKS: usize = 36;
@@ -56,8 +56,7 @@ impl Language {
 
 /// The command that starts a program of `tests/clients/python`.
 fn python(program: &str) -> Command {
-    let installed = tests().join(".setup/venv/bin/python");
-    let mut python = Command::new(given("SYNAPSE_TEST_PYTHON", installed));
+    let mut python = Command::new(support::python());
     python.arg(tests().join("clients/python").join(program));
     settled(python)
 }
@@ -73,14 +72,6 @@ fn settled(mut client: Command) -> Command {
 
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
-}
-
-/// The path that a variable gives, or else the one that `scripts/test` would.
-fn given(variable: &str, otherwise: PathBuf) -> PathBuf {
-    match std::env::var_os(variable) {
-        Some(path) if !path.is_empty() => path.into(),
-        _ => otherwise,
-    }
 }
 
 /// Runs a client to its end and gives its output; its failure fails the test with all that it printed.

@@ -16,12 +16,19 @@
 
 mod support;
 
+mod client_library;
+mod command_line;
+mod congestion;
+mod docs;
 mod foreign_clients;
 mod framing;
+mod fuzz_corpus;
 mod groups;
 mod handshake;
+mod identity;
 mod json;
 mod path;
+mod presence;
 mod process;
 mod refusals;
 mod slow;

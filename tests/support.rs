@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod harbor;
+pub mod invariants;
 pub mod raw;
 
 use std::{future::Future, time::Duration};
@@ -48,4 +49,21 @@ pub fn binary(name: &str) -> std::path::PathBuf {
         .unwrap()
         .to_owned();
     deps.parent().unwrap().join(name)
+}
+
+/// The path that a variable gives, or else the one that `scripts/test` would.
+pub fn given(variable: &str, otherwise: std::path::PathBuf) -> std::path::PathBuf {
+    match std::env::var_os(variable) {
+        Some(path) if !path.is_empty() => path.into(),
+        _ => otherwise,
+    }
+}
+
+/// A Python with the packages of `tests/clients/python/requirements.txt`.
+pub fn python() -> std::path::PathBuf {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    given(
+        "SYNAPSE_TEST_PYTHON",
+        root.join("tests/.setup/venv/bin/python"),
+    )
 }

@@ -75,17 +75,20 @@ impl Registry {
     }
 
     /// Connects an agent. The newest connection has it; an older one finds out through its outbox.
-    /// Also says whether there was one.
+    /// Also says whether there was one. `admit` has the last word before anything is changed; it
+    /// gets the agent that would be taken over.
     ///
     /// # Errors
     ///
-    /// [`Code::AgentInUse`] when it is connected and `takeover` is [`Takeover::Refuse`].
+    /// [`Code::AgentInUse`] when it is connected and `takeover` is [`Takeover::Refuse`]; those of
+    /// `admit`.
     pub(crate) fn join(
         self: &Arc<Self>,
         endpoint: Endpoint<'static>,
         takeover: Takeover,
         outbox_bytes: usize,
         metrics: &Arc<Metrics>,
+        admit: impl FnOnce(Option<&Agent>) -> Result<(), Refusal>,
     ) -> Result<(Lease, bool), Refusal> {
         let id: Arc<str> = Arc::from(&*endpoint.agent_id);
         let entry = self.agents.entry(Arc::clone(&id));
@@ -102,6 +105,7 @@ impl Registry {
             }
             Entry::Occupied(mut occupied) => {
                 let agent = Arc::clone(occupied.get());
+                admit(Some(&*agent).filter(|agent| agent.outbox.is_open()))?;
                 if agent.outbox.hand_over(generation, metrics) {
                     resumed = true;
                     metrics.takeovers.inc();
@@ -115,6 +119,7 @@ impl Registry {
                 }
             }
             Entry::Vacant(vacant) => {
+                admit(None)?;
                 metrics.agents.inc();
                 let agent = Arc::new(Agent::new(endpoint, generation, outbox_bytes));
                 vacant.insert(Arc::clone(&agent));

@@ -15,7 +15,7 @@ use crate::{
     groups::{Groups, Roles},
     limits::ROLES_PER_MEMBER_MAX,
     node::Node,
-    registry::{Lease, Takeover},
+    registry::{Agent, Lease, Takeover},
 };
 
 /// One registered connection.
@@ -42,18 +42,16 @@ impl Session {
         for (at, join) in register.groups.iter().enumerate() {
             check_join(join, &format!("payload.groups[{at}]"))?;
         }
-        if register.groups.len() > node.config.groups_per_agent_max {
-            return Err(too_many_groups(node, "payload.groups"));
-        }
         let takeover = match register.takeover {
             Some(false) => Takeover::Refuse,
             _ => Takeover::Replace,
         };
         let system_id: Arc<str> = Arc::from(&*endpoint.system_id);
         let outbox_bytes = node.config.outbox_bytes;
+        let admit = |older: Option<&Agent>| check_count(node, older, register);
         let (lease, resumed) =
             node.registry
-                .join(endpoint, takeover, outbox_bytes, &node.metrics)?;
+                .join(endpoint, takeover, outbox_bytes, &node.metrics, admit)?;
         let session = Session {
             node: Arc::clone(node),
             lease,
@@ -64,7 +62,7 @@ impl Session {
         };
         session.enter_system();
         for join in &register.groups {
-            session.join(join)?;
+            session.enter(join, usize::MAX)?;
         }
         Ok(session)
     }
@@ -76,6 +74,10 @@ impl Session {
 
     /// Joins a group, or changes the roles in it.
     pub(crate) fn join(&self, join: &Join) -> Result<control::Roster, Refusal> {
+        self.enter(join, self.node.config.groups_per_agent_max)
+    }
+
+    fn enter(&self, join: &Join, groups_max: usize) -> Result<control::Roster, Refusal> {
         let agent = &self.lease.agent;
         let mut memberships = agent.memberships.lock();
         let Some(memberships) = memberships.as_mut() else {
@@ -85,7 +87,7 @@ impl Session {
             ));
         };
         let known = memberships.groups.contains(join.group_id.as_str());
-        if !known && memberships.groups.len() >= self.node.config.groups_per_agent_max {
+        if !known && memberships.groups.len() >= groups_max {
             return Err(too_many_groups(&self.node, "payload.group_id"));
         }
         let name: Arc<str> = Arc::from(join.group_id.as_str());
@@ -173,6 +175,29 @@ impl Drop for Session {
             self.node.systems.leave(system_id, agent);
         }
     }
+}
+
+/// Checks how many groups a registering agent would be in, those of an older connection included.
+fn check_count(node: &Node, older: Option<&Agent>, register: &Register) -> Result<(), Refusal> {
+    let named: HashSet<&str> = register
+        .groups
+        .iter()
+        .map(|j| j.group_id.as_str())
+        .collect();
+    let memberships = older.map(|agent| agent.memberships.lock());
+    let kept = memberships.as_ref().and_then(|memberships| {
+        let groups = &memberships.as_ref()?.groups;
+        Some(
+            groups
+                .iter()
+                .filter(|name| !named.contains(&***name))
+                .count(),
+        )
+    });
+    if named.len() + kept.unwrap_or(0) > node.config.groups_per_agent_max {
+        return Err(too_many_groups(node, "payload.groups"));
+    }
+    Ok(())
 }
 
 /// Checks what a join names.

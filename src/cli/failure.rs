@@ -4,6 +4,7 @@
 
 use std::io;
 
+use clap::error::ErrorKind;
 use synapse::client::{
     ConnectError, ConnectErrorKind, ControlError, ControlErrorKind, RequestError, RequestErrorKind,
     SendError, SendErrorKind,
@@ -58,6 +59,9 @@ impl Failure {
 
     /// What the parser of the command line says, without its many lines of usage.
     pub(crate) fn of_usage(error: &clap::Error) -> Self {
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            return Failure::new(USAGE, "a subcommand is missing (see --help)");
+        }
         let text = error.to_string();
         let what = text.split("\nUsage:").next().unwrap_or_default();
         let what = what

@@ -56,9 +56,10 @@ impl Wire {
         }
     }
 
-    /// Whether another frame may be fed now.
+    /// Whether another frame may be fed now. After the peer's close none may: it would be lost, and
+    /// in the queue it can wait for the next connection.
     pub(super) fn has_room(&self) -> bool {
-        self.unflushed_bytes < UNFLUSHED_BYTES_MAX
+        self.unflushed_bytes < UNFLUSHED_BYTES_MAX && self.closed_by_peer.is_none()
     }
 
     /// Buffers a frame; [`Wire::poll`] flushes it. A failure shows there too.

@@ -26,6 +26,11 @@ impl Harbor {
         }
     }
 
+    /// The text of `GET /metrics`.
+    pub fn metrics(&self) -> String {
+        self.running.metrics()
+    }
+
     /// Where agents connect.
     pub fn url(&self) -> String {
         self.running.url()
@@ -43,7 +48,7 @@ impl Harbor {
 
     /// The same, of the lines that hold `label`, such as `code="expired"`.
     pub fn metric_with(&self, name: &str, label: &str) -> f64 {
-        let text = self.running.metrics();
+        let text = self.metrics();
         let family = name.trim_end_matches("_total");
         assert!(
             text.contains(&format!("# TYPE {family} ")),

@@ -102,6 +102,11 @@ impl Outbox {
         self.state.lock().generation
     }
 
+    /// Whether it can still be handed over.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.lock().closing.is_none()
+    }
+
     /// Queues a message and wakes the connection.
     pub(crate) fn push(&self, delivery: Delivery, metrics: &Metrics) -> Pushed {
         let mut state = self.state.lock();

@@ -30,8 +30,12 @@ use crate::{
 /// How long closing may take: writing what is queued, and Harbor's reply.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
-/// How many heartbeats a peer may be silent.
-const SILENT_HEARTBEATS: u32 = 2;
+/// How many heartbeats a peer may be silent, though pinged at each. Counted rather than measured, so
+/// that a pause of our own process is not taken for silence of the peer's.
+const SILENT_BEATS_MAX: u32 = 2;
+
+/// How often to look for overdue frames while too many are in flight to write more.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// How a session ended.
 #[derive(Debug)]
@@ -53,7 +57,9 @@ pub(super) struct Session<'l> {
     frame_bytes_max: usize,
     heartbeat: Duration,
     next_beat: Instant,
-    last_heard: Instant,
+    next_sweep: Instant,
+    /// Heartbeats since the peer was last heard.
+    silent_beats: u32,
     pub(super) reconnect_after: Option<Duration>,
     /// Our own close is on its way. A full inbox takes no more then, as if it had not arrived yet.
     pub(super) is_closing: bool,
@@ -61,7 +67,6 @@ pub(super) struct Session<'l> {
 
 /// Runs a session to its end.
 pub(super) async fn run(link: &mut Link, established: Established) -> Ending {
-    let now = Instant::now();
     let Established {
         wire,
         session: told,
@@ -73,8 +78,9 @@ pub(super) async fn run(link: &mut Link, established: Established) -> Ending {
         wire,
         frame_bytes_max: told.frame_bytes_max,
         heartbeat,
-        next_beat: now + heartbeat,
-        last_heard: now,
+        next_beat: Instant::now() + heartbeat,
+        next_sweep: Instant::now(),
+        silent_beats: 0,
         reconnect_after: None,
         is_closing: false,
     };
@@ -111,14 +117,14 @@ impl Session<'_> {
                         return ending;
                     }
                 }
-                () = shared.inbox.room(), if !may_read => self.last_heard = Instant::now(),
+                () = shared.inbox.room(), if !may_read => self.silent_beats = 0,
                 () = sleep_until(self.next_beat) => {
                     if let Some(ending) = self.beat(may_read) {
                         return ending;
                     }
                 }
             }
-            if !self.link.pending.has_room() {
+            if !self.link.pending.has_room() && self.next_sweep <= Instant::now() {
                 self.sweep();
             }
         }
@@ -192,7 +198,7 @@ impl Session<'_> {
             Io::Frame(frame) => self.receive(&frame),
             Io::Ended(reason) => return Some(self.ended(reason)),
         }
-        self.last_heard = Instant::now();
+        self.silent_beats = 0;
         None
     }
 
@@ -214,21 +220,21 @@ impl Session<'_> {
     /// Pings, and gives up on a peer that was silent for too long. Not reading by our own choice is
     /// no silence of the peer's.
     fn beat(&mut self, reading: bool) -> Option<Ending> {
-        let now = Instant::now();
-        self.next_beat = now + self.heartbeat;
-        if !reading {
-            self.last_heard = now;
-        }
-        if now.duration_since(self.last_heard) >= self.heartbeat * SILENT_HEARTBEATS {
+        self.next_beat = Instant::now() + self.heartbeat;
+        if reading && self.silent_beats == SILENT_BEATS_MAX {
             return Some(self.ended(DisconnectReason::Silent));
         }
+        self.silent_beats = if reading { self.silent_beats + 1 } else { 0 };
         self.wire.feed(Message::Ping(Bytes::new()));
         self.sweep();
         None
     }
 
+    /// Lets go of what is overdue. Looks at everything that is pending, so not with every frame.
     fn sweep(&mut self) {
-        let unheard = self.link.pending.sweep(Instant::now());
+        let now = Instant::now();
+        self.next_sweep = now + SWEEP_EVERY;
+        let unheard = self.link.pending.sweep(now);
         self.link.tell_unheard(unheard);
     }
 
