@@ -139,6 +139,10 @@ impl Connection {
             Poll::Ready(Err(close)) => return Poll::Ready(Err(close)),
             Poll::Ready(Ok(incoming)) => incoming,
         };
+        // What a newer connection of the agent sends must not be overtaken by what came here.
+        if !self.session.lease.is_current() {
+            return Poll::Ready(Err(Close::Replaced));
+        }
         self.heartbeat.heard();
         let answer = match incoming {
             Incoming::Text(frame) => intake::accept(&self.node, &mut self.session, &frame),

@@ -157,20 +157,24 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
+    /// Whether no newer connection has taken the agent over.
+    pub(crate) fn is_current(&self) -> bool {
+        self.agent.outbox.generation() == self.generation
+    }
+
     /// Lets go. Whether the agent is gone with it: then its memberships are to be ended.
     pub(crate) fn release(&self) -> bool {
-        if self.agent.outbox.generation() != self.generation {
+        if !self.is_current() {
             return false;
         }
         let removed = self.registry.agents.remove_if(&self.agent.id, |_, agent| {
-            Arc::ptr_eq(agent, &self.agent) && agent.outbox.generation() == self.generation
+            Arc::ptr_eq(agent, &self.agent) && self.is_current()
         });
         if removed.is_some() {
             self.metrics.agents.dec();
         }
         // Either it was removed, or a newer agent object stands in its place.
-        let newer_connection =
-            removed.is_none() && self.agent.outbox.generation() != self.generation;
+        let newer_connection = removed.is_none() && !self.is_current();
         if !newer_connection {
             self.agent.outbox.end(&self.metrics);
         }

@@ -140,6 +140,10 @@ impl Session {
         let Some(memberships) = memberships.as_mut() else {
             return;
         };
+        // A newer connection, overtaking this one, has entered its own system already.
+        if !self.lease.is_current() {
+            return;
+        }
         let system = Some(&self.system_id).filter(|system_id| !system_id.is_empty());
         if memberships.system.as_ref() == system {
             return;

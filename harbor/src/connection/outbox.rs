@@ -7,6 +7,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll, Waker},
 };
 
@@ -54,13 +55,13 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     bytes_max: usize,
+    /// The connection that drains it. Written under the lock of the state.
+    generation: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The connection that drains it.
-    generation: u64,
     control: VecDeque<Utf8Bytes>,
     data: VecDeque<Delivery>,
     bytes: usize,
@@ -83,7 +84,6 @@ impl Outbox {
     /// An empty one, drained by the connection `generation`.
     pub(crate) fn new(generation: u64, bytes_max: usize) -> Self {
         let state = State {
-            generation,
             control: VecDeque::new(),
             data: VecDeque::new(),
             bytes: 0,
@@ -93,13 +93,14 @@ impl Outbox {
         };
         Outbox {
             bytes_max,
+            generation: AtomicU64::new(generation),
             state: Mutex::new(state),
         }
     }
 
     /// The connection that drains it.
     pub(crate) fn generation(&self) -> u64 {
-        self.state.lock().generation
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Whether it can still be handed over.
@@ -139,7 +140,7 @@ impl Outbox {
         metrics: &Metrics,
     ) -> Pushed {
         let mut state = self.state.lock();
-        if state.generation != generation {
+        if self.generation() != generation {
             return Pushed::Gone;
         }
         let pushed = state.make_room(cost(&frame), self.bytes_max, metrics);
@@ -163,7 +164,7 @@ impl Outbox {
         if state.closing.is_some() {
             return false;
         }
-        state.generation = generation;
+        self.generation.store(generation, Ordering::Release);
         let dropped: usize = state.control.drain(..).map(|frame| cost(&frame)).sum();
         state.shrink_by(dropped, metrics);
         state.wake();
@@ -192,7 +193,7 @@ impl Outbox {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Close>> {
         let mut state = self.state.lock();
-        if let Some(close) = state.must_end(generation) {
+        if let Some(close) = self.must_end(&state, generation) {
             return Poll::Ready(Err(close));
         }
         if state.fill(now, metrics, batch) {
@@ -208,11 +209,20 @@ impl Outbox {
     /// Why to end at once although the socket is blocked.
     pub(crate) fn poll_end(&self, generation: u64, cx: &mut Context<'_>) -> Poll<Close> {
         let mut state = self.state.lock();
-        if let Some(close) = state.must_end(generation) {
+        if let Some(close) = self.must_end(&state, generation) {
             return Poll::Ready(close);
         }
         state.sleep(WaitsFor::TheEnd, cx);
         Poll::Pending
+    }
+}
+
+impl Outbox {
+    fn must_end(&self, state: &State, generation: u64) -> Option<Close> {
+        if self.generation() != generation {
+            return Some(Close::Replaced);
+        }
+        state.closing.filter(|close| *close == Close::TooSlow)
     }
 }
 
@@ -266,13 +276,6 @@ impl State {
             self.shrink_by(taken + passed_over, metrics);
         }
         taken > 0
-    }
-
-    fn must_end(&self, generation: u64) -> Option<Close> {
-        if self.generation != generation {
-            return Some(Close::Replaced);
-        }
-        self.closing.filter(|close| *close == Close::TooSlow)
     }
 
     fn sleep(&mut self, waits_for: WaitsFor, cx: &mut Context<'_>) {
