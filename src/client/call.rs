@@ -44,8 +44,7 @@ impl<T, K: From<SendErrorKind> + fmt::Debug> Call<T, K> {
         deadline: Instant,
         expect: impl FnOnce(Reply<T, K>) -> Expect,
     ) -> Result<Self, SendError> {
-        let (reply, outcome) = oneshot::channel();
-        let ticket = Ticket::default();
+        let (call, ticket, reply) = Call::new(shared, deadline);
         let room = timeout_at(deadline, queue.reserve())
             .await
             .map_err(|_elapsed| Error::new(SendErrorKind::NotSent))?
@@ -53,16 +52,24 @@ impl<T, K: From<SendErrorKind> + fmt::Debug> Call<T, K> {
         room.send(Outgoing {
             id,
             frame,
-            ticket: ticket.clone(),
+            ticket,
             deadline,
             expect: expect(reply),
         });
-        Ok(Call {
+        Ok(call)
+    }
+
+    /// A call whose frame the link writes by itself, once it has taken the ticket.
+    pub(super) fn new(shared: &Arc<Shared>, deadline: Instant) -> (Self, Ticket, Reply<T, K>) {
+        let (reply, outcome) = oneshot::channel();
+        let ticket = Ticket::default();
+        let call = Call {
             shared: shared.clone(),
-            ticket,
+            ticket: ticket.clone(),
             deadline,
             outcome,
-        })
+        };
+        (call, ticket, reply)
     }
 
     /// Ties the frame to this future: dropped before it is written, it is not written.

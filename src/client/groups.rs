@@ -2,7 +2,7 @@
 //!
 //! Beside a frame's way: these decide whom later messages reach.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use tokio::{
     sync::oneshot,
@@ -17,7 +17,7 @@ use super::{
     error::{ControlError, ControlErrorKind, Error, SendError},
     link::read_answer,
     membership::Want,
-    presence::{Watch, Watches},
+    presence::{Feed, Waiter, Watch, Watches},
 };
 use crate::{
     Envelope,
@@ -76,9 +76,10 @@ impl Client {
     ///
     /// As [`Client::members`].
     pub async fn watch(&self, scope: Scope) -> Result<Watch, ControlError> {
-        let feed = self.watches().subscribe(&scope);
+        let (call, waiter) = self.waiting();
+        let feed = self.watches().subscribe(&scope, waiter);
         let watch = Watch::new(scope, feed, self.clone());
-        let answer = self.ask(kind::PRESENCE_WATCH, watch.scope()).await?;
+        let answer = self.told(call).await?;
         read_answer::<Roster>(&answer)?;
         Ok(watch)
     }
@@ -96,15 +97,12 @@ impl Client {
     /// Writes down what is wanted and waits for Harbor to have done it.
     async fn want(&self, group_id: String, want: Want) -> Result<Envelope<'static>, ControlError> {
         let shared = &self.shared;
-        if shared.close_reason().is_some() {
-            return Err(closed(shared).into());
-        }
         let deadline = Instant::now() + shared.options.acceptance_deadline;
         let (waiter, outcome) = oneshot::channel();
         let version = shared
             .membership()
             .want(group_id.clone(), want, Some(waiter));
-        shared.regrouped.notify_one();
+        self.heeded()?;
         match timeout_at(deadline, outcome).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_link_is_gone)) => Err(closed(shared).into()),
@@ -122,7 +120,9 @@ impl Client {
     ) -> Result<Envelope<'static>, ControlError> {
         let deadline = Instant::now() + self.shared.options.acceptance_deadline;
         let queue = &self.handle.queue;
-        let question = self.question(kind, payload);
+        let (id, sender) = (self.shared.ids.next(), self.shared.sender.clone());
+        let envelope = control_envelope(kind, id.clone(), sender, payload);
+        let question = (id, envelope.to_json());
         let call = Call::<_, ControlErrorKind>::place(
             &self.shared,
             queue,
@@ -135,27 +135,57 @@ impl Client {
         call.outcome().await
     }
 
-    fn question(&self, kind: &'static str, payload: &impl serde::Serialize) -> (String, String) {
-        let (id, sender) = (self.shared.ids.next(), self.shared.sender.clone());
-        let envelope = control_envelope(kind, id.clone(), sender, payload);
-        (id, envelope.to_json())
-    }
-
-    pub(super) fn watches(&self) -> MutexGuard<'_, Watches> {
+    fn watches(&self) -> MutexGuard<'_, Watches> {
         self.shared.watches()
     }
 
-    pub(super) async fn unwatch(&self, scope: &Scope) -> Result<(), ControlError> {
-        self.ask(kind::PRESENCE_UNWATCH, scope).await?;
-        Ok(())
+    /// Ends a watch; if it was the scope's last, Harbor is told and confirms it.
+    pub(super) async fn unwatch(
+        &self,
+        scope: &Scope,
+        feed: &Arc<Feed>,
+    ) -> Result<(), ControlError> {
+        let (call, waiter) = self.waiting();
+        if !self.watches().unsubscribe(scope, feed, Some(waiter)) {
+            return Ok(());
+        }
+        match self.told(call).await {
+            // The scope is watched again, or the session is over: Harbor has nothing to end.
+            Err(error) if error.kind() == ControlErrorKind::Superseded => Ok(()),
+            outcome => outcome.map(drop),
+        }
     }
 
-    /// Ends a watch without waiting. If the queue is full Harbor is not told; changes that still
-    /// come are passed over, and the next connection does not watch.
-    pub(super) fn unwatch_unheard(&self, scope: &Scope) {
-        let (id, frame) = self.question(kind::PRESENCE_UNWATCH, scope);
+    /// Ends a watch without waiting.
+    pub(super) fn unwatch_unheard(&self, scope: &Scope, feed: &Arc<Feed>) {
+        if self.watches().unsubscribe(scope, feed, None) {
+            self.shared.regrouped.notify_one();
+        }
+    }
+
+    /// A call about a watch, and who waits for it.
+    fn waiting(&self) -> (Call<Envelope<'static>, ControlErrorKind>, Waiter) {
         let deadline = Instant::now() + self.shared.options.acceptance_deadline;
-        let _ = self.handle.queue.try_send(unheard(id, frame, deadline));
+        let (call, ticket, reply) = Call::new(&self.shared, deadline);
+        (call, Waiter { ticket, reply })
+    }
+
+    /// Has the link tell Harbor what was written down, and waits for the answer.
+    async fn told(
+        &self,
+        call: Call<Envelope<'static>, ControlErrorKind>,
+    ) -> Result<Envelope<'static>, ControlError> {
+        self.heeded()?;
+        call.outcome().await
+    }
+
+    /// Wakes the link for what was written down. A link that ended before that does not see it.
+    fn heeded(&self) -> Result<(), ControlError> {
+        self.shared.regrouped.notify_one();
+        match self.shared.close_reason() {
+            Some(_) => Err(closed(&self.shared).into()),
+            None => Ok(()),
+        }
     }
 
     pub(super) async fn place_unheard(

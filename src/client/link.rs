@@ -157,7 +157,10 @@ impl Link {
             // Nobody may be listening any more.
             let _ = waiter.send(Err(closed.into()));
         }
-        self.shared.watches().close();
+        for waiter in self.shared.watches().close() {
+            let closed = Error::because(SendErrorKind::Closed, reason.to_string());
+            let _ = waiter.reply.send(Err(closed.into()));
+        }
         self.shared.inbox.close();
         self.shared.tell(Event::Closed(reason));
         self.shared.end_events();

@@ -11,8 +11,15 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{Client, error::ControlError};
-use crate::control::{Change, Member, Presence, Roster, Scope};
+use super::{
+    Client,
+    command::{Reply, Ticket},
+    error::{ControlError, ControlErrorKind, Error},
+};
+use crate::{
+    Envelope,
+    control::{Change, Member, Presence, Roster, Scope},
+};
 
 /// Changes kept for one slow [`Watch`]; beyond that they are merged into a snapshot.
 const CHANGES_MAX: usize = 1_024;
@@ -67,25 +74,21 @@ impl Watch {
         }
     }
 
-    /// Ends the watch and waits for Harbor to confirm it.
+    /// Ends the watch and waits for Harbor to confirm it; without a connection, or when the scope is
+    /// watched by another [`Watch`], there is nothing to wait for.
     ///
     /// # Errors
     ///
     /// [`ControlErrorKind::Send`](super::ControlErrorKind::Send); the watch is over on this side
     /// all the same and not resumed on reconnect.
     pub async fn unwatch(self) -> Result<(), ControlError> {
-        if self.client.watches().unsubscribe(&self.scope, &self.feed) {
-            self.client.unwatch(&self.scope).await?;
-        }
-        Ok(())
+        self.client.unwatch(&self.scope, &self.feed).await
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if self.client.watches().unsubscribe(&self.scope, &self.feed) {
-            self.client.unwatch_unheard(&self.scope);
-        }
+        self.client.unwatch_unheard(&self.scope, &self.feed);
     }
 }
 
@@ -129,15 +132,23 @@ impl Feed {
     }
 }
 
-/// Everything the client watches.
+/// Everything the client watches, and what Harbor has yet to hear about it. Handles write down here
+/// what they want; only the link tells Harbor, so what it hears last is what was wanted last.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     scopes: HashMap<Scope, Watched>,
+    /// Scopes that the session carries and nobody watches any more: Harbor is to be told. None of
+    /// them is one of `scopes`.
+    ended: HashMap<Scope, Option<Waiter>>,
 }
 
 #[derive(Debug, Default)]
 struct Watched {
     feeds: Vec<Arc<Feed>>,
+    /// Whether the current session carries the watch.
+    sent: bool,
+    /// Those who want Harbor's answer to a watch that is yet to be sent.
+    waiters: Vec<Waiter>,
     /// `None` until the snapshot of this session came.
     known: Option<Known>,
     /// Changes that came before the snapshot.
@@ -150,30 +161,93 @@ struct Known {
     members: BTreeMap<String, Member>,
 }
 
+/// A caller that wants Harbor's answer. The link takes the ticket when it writes the question.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) ticket: Ticket,
+    pub(super) reply: Reply<Envelope<'static>, ControlErrorKind>,
+}
+
+impl Waiter {
+    /// There is nothing left that Harbor could confirm.
+    fn needless(self) {
+        // Nobody may be listening any more.
+        let superseded = Error::new(ControlErrorKind::Superseded);
+        let _ = self.reply.send(Err(superseded));
+    }
+}
+
+/// One thing to tell Harbor.
+#[derive(Debug)]
+pub(super) struct Tell {
+    pub(super) scope: Scope,
+    /// Whether to watch it from now on, or no more.
+    pub(super) watch: bool,
+    pub(super) waiter: Option<Waiter>,
+}
+
 impl Watches {
-    pub(super) fn subscribe(&mut self, scope: &Scope) -> Arc<Feed> {
+    /// Starts one subscription; `waiter` gets Harbor's answer.
+    pub(super) fn subscribe(&mut self, scope: &Scope, waiter: Waiter) -> Arc<Feed> {
+        let ended = self.ended.remove(scope);
         let feed = Arc::new(Feed::default());
         let watched = self.scopes.entry(scope.clone()).or_default();
+        watched.sent |= ended.is_some();
+        if let Some(Some(waiter)) = ended {
+            waiter.needless();
+        }
         watched.feeds.push(feed.clone());
+        watched.waiters.push(waiter);
         feed
     }
 
-    /// Ends one subscription; true when it was the scope's last.
-    pub(super) fn unsubscribe(&mut self, scope: &Scope, feed: &Arc<Feed>) -> bool {
+    /// Ends one subscription; true when Harbor is to be told, because it was the scope's last and
+    /// the session carries the watch. `waiter` gets its answer then.
+    pub(super) fn unsubscribe(
+        &mut self,
+        scope: &Scope,
+        feed: &Arc<Feed>,
+        waiter: Option<Waiter>,
+    ) -> bool {
         let Some(watched) = self.scopes.get_mut(scope) else {
             return false;
         };
-        watched.feeds.retain(|other| !Arc::ptr_eq(other, feed));
-        let was_last = watched.feeds.is_empty();
-        if was_last {
-            self.scopes.remove(scope);
+        let is_other = |other: &Arc<Feed>| !Arc::ptr_eq(other, feed);
+        watched.feeds.retain(is_other);
+        if !watched.feeds.is_empty() {
+            return false;
         }
-        was_last
+        let is_to_be_told = watched.sent;
+        self.scopes.remove(scope);
+        if is_to_be_told {
+            self.ended.insert(scope.clone(), waiter);
+        }
+        is_to_be_told
     }
 
-    /// What to ask for on a new connection.
-    pub(super) fn scopes(&self) -> Vec<Scope> {
-        self.scopes.keys().cloned().collect()
+    /// What Harbor was not told in the current session; from now on it is.
+    pub(super) fn take_untold(&mut self) -> Vec<Tell> {
+        let mut untold = Vec::new();
+        for (scope, waiter) in self.ended.drain() {
+            let waiter = waiter.filter(|waiter| waiter.ticket.take());
+            untold.push(Tell {
+                scope,
+                watch: false,
+                waiter,
+            });
+        }
+        for (scope, watched) in &mut self.scopes {
+            let waiters = watched.waiters.drain(..);
+            let mut waiters = waiters.filter(|waiter| waiter.ticket.take()).peekable();
+            let unheard = (!watched.sent && waiters.peek().is_none()).then_some(None);
+            untold.extend(waiters.map(Some).chain(unheard).map(|waiter| Tell {
+                scope: scope.clone(),
+                watch: true,
+                waiter,
+            }));
+            watched.sent = true;
+        }
+        untold
     }
 
     /// Harbor's answer to a watch.
@@ -220,18 +294,31 @@ impl Watches {
         }
     }
 
-    /// The next session counts its changes anew.
+    /// Watches end with their session, and the next one counts its changes anew.
     pub(super) fn disconnected(&mut self) {
+        let ended = self.ended.drain();
+        ended
+            .filter_map(|(_, waiter)| waiter)
+            .for_each(Waiter::needless);
         for watched in self.scopes.values_mut() {
+            watched.sent = false;
             watched.known = None;
             watched.early.clear();
         }
     }
 
-    pub(super) fn close(&mut self) {
-        for watched in self.scopes.values() {
+    /// Ends every feed, and takes whoever still waits.
+    pub(super) fn close(&mut self) -> Vec<Waiter> {
+        let mut waiters: Vec<Waiter> = self
+            .ended
+            .drain()
+            .filter_map(|(_, waiter)| waiter)
+            .collect();
+        for watched in self.scopes.values_mut() {
             watched.feeds.iter().for_each(|feed| feed.close());
+            waiters.append(&mut watched.waiters);
         }
+        waiters
     }
 }
 

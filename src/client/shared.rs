@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub(super) state: watch::Sender<State>,
     /// Told once, when the client should close.
     pub(super) stop: Notify,
-    /// Told whenever the wanted membership changes.
+    /// Told whenever the wanted membership changes, or what is watched.
     pub(super) regrouped: Notify,
     membership: Mutex<Membership>,
     watches: Mutex<Watches>,

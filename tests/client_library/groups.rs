@@ -1,5 +1,7 @@
 //! Goal: groups, presence and discovery as an application sees them.
 
+use std::sync::{Arc, Barrier};
+
 use synapse::{
     Code,
     client::{ControlErrorKind, PresenceEvent, SendErrorKind, Watch},
@@ -100,6 +102,38 @@ async fn two_watches_of_one_group_both_hear() {
     drop(second);
     let _bob = Agent::in_groups(&harbor, "bob", &[("crew", &[])]).await;
     assert_eq!(change(&mut first).await.0, Change::Joined);
+}
+
+/// Whichever of the two Harbor hears last, the scope is watched by whoever wants it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_begins_while_another_ends_is_not_deaf() {
+    let harbor = Harbor::start().await;
+    let alice = client(&harbor, "alice").await;
+    let bob = client(&harbor, "bob").await;
+    let mut watch = alice.watch(group("crew")).await.unwrap();
+    for round in 0..2_000 {
+        let together = Arc::new(Barrier::new(2));
+        let ending = tokio::spawn({
+            let together = together.clone();
+            async move {
+                together.wait();
+                match round % 2 {
+                    0 => watch.unwatch().await.unwrap(),
+                    _ => drop(watch),
+                }
+            }
+        });
+        together.wait();
+        // What the other does before it tells of the end takes about this long.
+        (0..round % 100).for_each(|_| std::hint::spin_loop());
+        watch = alice.watch(group("crew")).await.unwrap();
+        ending.await.unwrap();
+        let _ = snapshot(&mut watch).await;
+        bob.join("crew", ["dev"]).await.unwrap();
+        assert_eq!(change(&mut watch).await.0, Change::Joined, "{round}");
+        bob.leave("crew").await.unwrap();
+        assert_eq!(change(&mut watch).await.0, Change::Left, "{round}");
+    }
 }
 
 #[tokio::test]

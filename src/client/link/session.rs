@@ -22,7 +22,7 @@ use crate::{
         state::{CloseReason, DisconnectReason},
         wire::{Io, Wire},
     },
-    control::{GroupRef, Join, Scope, kind},
+    control::{GroupRef, Join, kind},
     envelope::Envelope,
     refusal::Close,
 };
@@ -95,11 +95,6 @@ impl Session<'_> {
             self.receive(frame);
         }
         self.regroup();
-        let scopes: Vec<Scope> = self.link.shared.watches().scopes();
-        for scope in scopes {
-            let envelope = self.control(kind::PRESENCE_WATCH, &scope);
-            self.write_control(&envelope, Expect::Nothing);
-        }
     }
 
     async fn serve(&mut self) -> Ending {
@@ -154,7 +149,7 @@ impl Session<'_> {
         self.link.fail(outgoing, problem);
     }
 
-    /// Joins and leaves what this session does not carry yet.
+    /// Joins and leaves, watches and watches no more, what this session does not carry yet.
     fn regroup(&mut self) {
         let changes = self.link.shared.membership().take_unsent();
         for change in changes {
@@ -174,6 +169,16 @@ impl Session<'_> {
                 reply: change.waiter,
             };
             self.write_control(&envelope, expect);
+        }
+        let untold = self.link.shared.watches().take_untold();
+        for tell in untold {
+            let kind = match tell.watch {
+                true => kind::PRESENCE_WATCH,
+                false => kind::PRESENCE_UNWATCH,
+            };
+            let envelope = self.control(kind, &tell.scope);
+            let waiter = tell.waiter.map(|waiter| Expect::Control(waiter.reply));
+            self.write_control(&envelope, waiter.unwrap_or(Expect::Nothing));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the rosters a client keeps: order, duplicates, slow readers.
 
 use super::*;
+use tokio::sync::oneshot;
 
 fn scope() -> Scope {
     Scope {
@@ -35,10 +36,24 @@ fn change(position: u64, change: Change, agent_id: &str) -> Presence {
     }
 }
 
+type Outcome = oneshot::Receiver<Result<Envelope<'static>, ControlError>>;
+
+fn waiter() -> (Waiter, Outcome) {
+    let (reply, outcome) = oneshot::channel();
+    let ticket = Ticket::default();
+    (Waiter { ticket, reply }, outcome)
+}
+
 fn watched() -> (Watches, Arc<Feed>) {
     let mut watches = Watches::default();
-    let feed = watches.subscribe(&scope());
+    let feed = watches.subscribe(&scope(), waiter().0);
     (watches, feed)
+}
+
+/// What Harbor is told: whether to watch.
+fn told(watches: &mut Watches) -> Vec<bool> {
+    let untold = watches.take_untold();
+    untold.iter().map(|tell| tell.watch).collect()
 }
 
 fn events(feed: &Feed) -> Vec<PresenceEvent> {
@@ -104,9 +119,54 @@ fn a_new_session_starts_from_a_new_snapshot() {
 #[test]
 fn the_last_unsubscribe_ends_the_watch() {
     let (mut watches, first) = watched();
-    let second = watches.subscribe(&scope());
-    assert!(!watches.unsubscribe(&scope(), &first));
-    assert!(watches.unsubscribe(&scope(), &second));
-    assert!(!watches.unsubscribe(&scope(), &second));
-    assert!(watches.scopes().is_empty());
+    let second = watches.subscribe(&scope(), waiter().0);
+    assert_eq!(told(&mut watches), [true, true], "each wants an answer");
+    assert!(!watches.unsubscribe(&scope(), &first, None));
+    assert!(watches.unsubscribe(&scope(), &second, None));
+    assert!(!watches.unsubscribe(&scope(), &second, None));
+    assert_eq!(told(&mut watches), [false]);
+    assert!(told(&mut watches).is_empty());
+}
+
+#[test]
+fn a_watch_that_begins_while_another_ends_is_the_last_word() {
+    let (mut watches, first) = watched();
+    assert_eq!(told(&mut watches), [true]);
+    let (ending, mut ended) = waiter();
+    assert!(watches.unsubscribe(&scope(), &first, Some(ending)));
+    let second = watches.subscribe(&scope(), waiter().0);
+    assert_eq!(told(&mut watches), [true], "the end is not told after it");
+    let error = ended.try_recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ControlErrorKind::Superseded);
+    watches.unsubscribe(&scope(), &second, None);
+    assert_eq!(told(&mut watches), [false]);
+}
+
+#[test]
+fn without_a_session_there_is_nothing_to_end_and_the_next_one_watches_again() {
+    let (mut watches, first) = watched();
+    assert!(
+        !watches.unsubscribe(&scope(), &first, None),
+        "it was never told"
+    );
+    let first = watches.subscribe(&scope(), waiter().0);
+    let second = watches.subscribe(&scope(), waiter().0);
+    assert_eq!(told(&mut watches).len(), 2);
+    watches.disconnected();
+    assert_eq!(told(&mut watches), [true]);
+    watches.unsubscribe(&scope(), &first, None);
+    let (ending, mut ended) = waiter();
+    watches.unsubscribe(&scope(), &second, Some(ending));
+    watches.disconnected();
+    assert!(ended.try_recv().is_ok());
+    assert!(told(&mut watches).is_empty());
+}
+
+#[test]
+fn a_watch_whose_caller_gave_up_is_still_told_for_the_others() {
+    let mut watches = Watches::default();
+    let (given_up, _outcome) = waiter();
+    given_up.ticket.withdraw();
+    let _feed = watches.subscribe(&scope(), given_up);
+    assert_eq!(told(&mut watches), [true]);
 }
