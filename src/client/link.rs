@@ -3,6 +3,7 @@
 //! All of a frame's way on this side goes through here, in both directions. Handles talk to it by
 //! the queue and by [`Shared`]; reconnecting is invisible to them except in what they are told.
 
+mod pages;
 mod receive;
 mod session;
 

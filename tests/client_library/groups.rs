@@ -2,13 +2,18 @@
 
 use std::sync::{Arc, Barrier};
 
+use serde_json::json;
 use synapse::{
     Code,
     client::{ControlErrorKind, PresenceEvent, SendErrorKind, Watch},
     control::{Change, Discover, Member, Roster, Scope},
 };
 
-use super::{client, connected, next_number, numbered, options};
+use super::{
+    client, connected,
+    fake::{Fake, listen},
+    next_number, numbered, options,
+};
 use crate::support::{Agent, Harbor, soon};
 
 pub fn group(group_id: &str) -> Scope {
@@ -134,6 +139,43 @@ async fn a_watch_that_begins_while_another_ends_is_not_deaf() {
         bob.leave("crew").await.unwrap();
         assert_eq!(change(&mut watch).await.0, Change::Left, "{round}");
     }
+}
+
+/// Answers every question in two pages, and tells a change after those of a watch.
+async fn in_pages(socket: tokio::net::TcpStream) {
+    let mut fake = Fake::register(socket).await;
+    loop {
+        let question = fake.next().await;
+        let kind = question["type"].as_str().unwrap().to_owned();
+        let id = question["id"].as_str().unwrap().to_owned();
+        for (members, more) in [(["a", "b"], true), (["c", "d"], false)] {
+            let members = members.map(|agent| json!({"agent_id": agent, "online": true}));
+            let page = json!({"group_id": "crew", "position": 4, "members": members, "more": more});
+            fake.say(&kind, &id, page).await;
+        }
+        if kind == "synapse.presence.watch" {
+            let joined = json!({
+                "group_id": "crew", "position": 5, "change": "joined",
+                "agent_id": "e", "roles": [], "online": true,
+            });
+            fake.say("synapse.presence", "", joined).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_roster_in_pages_is_one_roster() {
+    let addr = listen(in_pages).await;
+    let alice = connected(options(format!("ws://{addr}/ws"), "alice")).await;
+    let all = ["a", "b", "c", "d"];
+    let roster = alice.join("crew", ["dev"]).await.unwrap();
+    assert_eq!((ids(&roster), roster.more), (all.to_vec(), false));
+    assert_eq!(ids(&alice.members("crew").await.unwrap()), all);
+    let mut watch = alice.watch(group("crew")).await.unwrap();
+    let roster = snapshot(&mut watch).await;
+    assert_eq!((ids(&roster), roster.more), (all.to_vec(), false));
+    assert_eq!(change(&mut watch).await.1.agent_id, "e");
+    alice.leave("crew").await.unwrap();
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ impl Session<'_> {
             Err(refused) => return self.unreadable(refused.refusal),
         };
         if envelope.is_control() && envelope.sender.agent_id == HARBOR_AGENT_ID {
-            if let Err(refusal) = self.harbor_says(envelope) {
+            if let Err(refusal) = self.harbor_says(envelope, frame.len()) {
                 self.unreadable(refusal);
             }
             return;
@@ -47,7 +47,7 @@ impl Session<'_> {
         self.link.shared.tell(Event::Unreadable(refusal));
     }
 
-    fn harbor_says(&mut self, envelope: Envelope<'_>) -> Result<(), Refusal> {
+    fn harbor_says(&mut self, envelope: Envelope<'_>, frame_bytes: usize) -> Result<(), Refusal> {
         match &*envelope.kind {
             kind::ACCEPTED => {
                 let accepted: Accepted = control::read(&envelope)?;
@@ -67,11 +67,11 @@ impl Session<'_> {
                 self.link.shared.tell(Event::Draining { reconnect_after });
             }
             _ => {
-                if envelope.kind == kind::PRESENCE_WATCH {
-                    let roster: Roster = control::read(&envelope)?;
-                    self.link.shared.watches().snapshot(&roster);
+                let id = envelope.correlation_id.clone().into_owned();
+                if let Some(whole) = self.pages.whole(envelope.into_owned(), frame_bytes) {
+                    let answer = whole.and_then(|answer| self.is_read(answer));
+                    self.answers(&id, answer);
                 }
-                self.answers(envelope.into_owned());
             }
         }
         Ok(())
@@ -99,9 +99,18 @@ impl Session<'_> {
         }
     }
 
-    /// Harbor's answer to a question of ours.
-    fn answers(&mut self, answer: Envelope<'static>) {
-        let reply = match self.link.pending.take(&answer.correlation_id) {
+    /// The answer to a watch is a snapshot for every reader of its scope, whoever asked.
+    fn is_read(&self, answer: Envelope<'static>) -> Result<Envelope<'static>, Refusal> {
+        if answer.kind == kind::PRESENCE_WATCH {
+            let roster: Roster = control::read(&answer)?;
+            self.link.shared.watches().snapshot(&roster);
+        }
+        Ok(answer)
+    }
+
+    /// Harbor's answer to a question of ours, or why it cannot be read.
+    fn answers(&mut self, id: &str, answer: Result<Envelope<'static>, Refusal>) {
+        let reply = match self.link.pending.take(id) {
             Some(Expect::Control(reply)) => Some(reply),
             Some(Expect::Membership {
                 group_id,
@@ -114,9 +123,11 @@ impl Session<'_> {
             // An answer to a resumed watch, or to a caller that was given up long ago.
             Some(Expect::Nothing | Expect::Acceptance(_) | Expect::Answer(_)) | None => None,
         };
-        if let Some(reply) = reply {
+        match (reply, answer) {
             // The caller may have given up in the meantime.
-            let _ = reply.send(Ok(answer));
+            (Some(reply), answer) => drop(reply.send(answer.map_err(|refusal| unread(&refusal)))),
+            (None, Err(refusal)) => self.unreadable(refusal),
+            (None, Ok(_)) => {}
         }
     }
 }
@@ -125,6 +136,9 @@ impl Session<'_> {
 pub(in crate::client) fn read_answer<T: serde::de::DeserializeOwned>(
     answer: &Envelope<'_>,
 ) -> Result<T, ControlError> {
-    control::read(answer)
-        .map_err(|refusal| Error::because(ControlErrorKind::Unreadable, refusal.to_string()))
+    control::read(answer).map_err(|refusal| unread(&refusal))
+}
+
+fn unread(refusal: &Refusal) -> ControlError {
+    Error::because(ControlErrorKind::Unreadable, refusal.to_string())
 }

@@ -12,7 +12,10 @@ use tokio_tungstenite::tungstenite::{
     protocol::{CloseFrame, frame::coding::CloseCode},
 };
 
-use super::Link;
+use super::{
+    Link,
+    pages::{PAGES_BYTES_MAX, Pages},
+};
 use crate::{
     client::{
         command::{Expect, Outgoing},
@@ -61,6 +64,7 @@ pub(super) struct Session<'l> {
     /// Heartbeats since the peer was last heard.
     silent_beats: u32,
     pub(super) reconnect_after: Option<Duration>,
+    pub(super) pages: Pages,
     /// Our own close is on its way. A full inbox takes no more then, as if it had not arrived yet.
     pub(super) is_closing: bool,
 }
@@ -82,6 +86,7 @@ pub(super) async fn run(link: &mut Link, established: Established) -> Ending {
         next_sweep: Instant::now(),
         silent_beats: 0,
         reconnect_after: None,
+        pages: Pages::new(PAGES_BYTES_MAX),
         is_closing: false,
     };
     running.resume(&early);
