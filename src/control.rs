@@ -12,6 +12,10 @@ use crate::{
     refusal::{Code, Refusal},
 };
 
+mod plain;
+
+pub use self::plain::in_plain_words;
+
 /// The `type` of each control message.
 pub mod kind {
     /// Harbor's first frame.
@@ -412,7 +416,10 @@ pub fn read<T: DeserializeOwned>(envelope: &Envelope<'_>) -> Result<T, Refusal> 
             inner => format!("payload.{inner}"),
         };
         let text = error.inner().to_string();
-        let what = text.split(" at line ").next().unwrap_or_default();
+        let what = text
+            .rsplit_once(" at line ")
+            .map_or(&*text, |(what, _)| what);
+        let what = in_plain_words(what);
         Refusal::of_field(Code::InvalidField, path.clone(), format!("{path}: {what}"))
     })
 }
@@ -479,6 +486,20 @@ mod tests {
             (Code::InvalidField, "payload.ack".into())
         );
         assert_eq!(field("[1]"), (Code::InvalidField, "payload".into()));
+    }
+
+    #[test]
+    fn a_wrong_type_is_said_without_rust() {
+        let reason = |limit: &str| {
+            let payload = format!(r#"{{"limit":{limit}}}"#);
+            read_payload::<Discover>(&payload).unwrap_err().reason
+        };
+        for limit in [r#""x""#, "-1", "1.5", "4294967296"] {
+            let reason = reason(limit);
+            assert!(reason.starts_with("payload.limit: invalid "), "{reason}");
+            assert!(reason.ends_with(", expected a whole number"), "{reason}");
+        }
+        assert!(reason(r#""x at line 7""#).contains("x at line 7"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Before a frame's way. Only the form is checked here; what a combination means is decided by the
 //! subcommand.
 
-use std::{path::PathBuf, time::Duration};
+use std::{fmt::Display, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
 use synapse::control::Join as Membership;
@@ -92,7 +92,7 @@ pub(crate) struct Listen {
     #[arg(long, value_name = "GROUP[:ROLE,…]", value_parser = membership)]
     pub(crate) group: Vec<Membership>,
     /// End after this many messages
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole)]
     pub(crate) count: Option<u64>,
     /// Answer every message that is itself no answer with its own payload
     #[arg(long)]
@@ -159,10 +159,11 @@ pub(crate) struct Message {
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
     /// Time to live in seconds; 0 for Harbor's default
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true,
+        value_parser = whole)]
     pub(crate) ttl: u64,
     /// 1 to 9; a higher one goes first from a backlog
-    #[arg(long, default_value_t = synapse::limits::PRIORITY_DEFAULT, value_parser = clap::value_parser!(u8).range(1..=9))]
+    #[arg(long, default_value_t = synapse::limits::PRIORITY_DEFAULT, value_parser = whole_within::<u8>(1, synapse::limits::PRIORITY_MAX))]
     pub(crate) priority: u8,
 }
 
@@ -205,8 +206,24 @@ pub(crate) struct Discover {
     #[arg(long, value_name = "ID")]
     pub(crate) in_system: Option<String>,
     /// Most agents to list
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_within::<u32>(1, 1_000))]
     pub(crate) limit: u32,
+}
+
+fn whole(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "not a whole number")
+}
+
+/// A whole number from `min` to `max`.
+fn whole_within<N>(min: N, max: N) -> impl Fn(&str) -> Result<N, String> + Clone
+where
+    N: Copy + FromStr + PartialOrd + Display,
+{
+    move |text| {
+        let number = text.parse().ok();
+        let within = number.filter(|number| (min..=max).contains(number));
+        within.ok_or_else(|| format!("not a whole number from {min} to {max}"))
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

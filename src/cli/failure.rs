@@ -4,13 +4,13 @@
 
 use std::io;
 
-use clap::error::ErrorKind;
+use clap::{CommandFactory, error::ErrorKind};
 use synapse::client::{
     ConnectError, ConnectErrorKind, ControlError, ControlErrorKind, RequestError, RequestErrorKind,
     SendError, SendErrorKind,
 };
 
-use super::output::printable;
+use super::{args::Args, output::printable};
 
 /// Refused, or nobody is there.
 pub(crate) const REFUSED: u8 = 1;
@@ -59,8 +59,16 @@ impl Failure {
 
     /// What the parser of the command line says, without its many lines of usage.
     pub(crate) fn of_usage(error: &clap::Error) -> Self {
-        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            return Failure::new(USAGE, "a subcommand is missing (see --help)");
+        if let ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand =
+            error.kind()
+        {
+            let which = Args::command();
+            let which: Vec<&str> = which
+                .get_subcommands()
+                .map(|command| command.get_name())
+                .collect();
+            let line = format!("a subcommand is missing: {} (see --help)", which.join(", "));
+            return Failure::new(USAGE, line);
         }
         let text = error.to_string();
         let what = text.split("\nUsage:").next().unwrap_or_default();
