@@ -49,6 +49,43 @@ async fn what_is_wrong_is_said_in_one_line() {
             vec!["listen", "loopback"],
         ),
         (vec!["--outbox-bytes", "1"], 78, vec!["outbox_bytes"]),
+        (vec!["config"], 64, vec!["a subcommand is missing", "print"]),
+        (
+            vec!["--heartbeat-seconds", "often"],
+            64,
+            vec!["--heartbeat-seconds", "not a whole number"],
+        ),
+        (
+            vec!["--allowed-origins", "a b"],
+            78,
+            vec!["allowed_origins", "\"a b\"", "scheme://host"],
+        ),
+        (
+            vec!["--allowed-origins", "https://app.example/"],
+            78,
+            vec!["allowed_origins", "https://app.example/"],
+        ),
+        (
+            vec!["--connections-max", "18446744073709551615"],
+            78,
+            vec!["connections_max", "10000000"],
+        ),
+        (
+            vec!["--ttl-max-seconds", "0"],
+            78,
+            vec!["ttl_max_seconds is from 1"],
+        ),
+        (
+            vec!["--ttl-max-seconds", "10", "--ttl-default-seconds", "11"],
+            78,
+            vec!["ttl_default_seconds is from 1 to 10"],
+        ),
+        // The default that was not given follows; only the address is wrong.
+        (
+            vec!["--ttl-max-seconds", "10", "--listen", &taken],
+            69,
+            vec!["cannot listen"],
+        ),
         (
             vec!["--config", "/no/such/file"],
             78,
@@ -59,7 +96,11 @@ async fn what_is_wrong_is_said_in_one_line() {
             78,
             vec![&unknown, "line 3", "lissten"],
         ),
-        (vec!["--config", &wrong], 78, vec![&wrong, "line 1", "u64"]),
+        (
+            vec!["--config", &wrong],
+            78,
+            vec![&wrong, "line 1", "a whole number"],
+        ),
         (vec!["--config", &broken], 78, vec![&broken, "line 1"]),
     ] {
         let said = fails(&arguments, status).await;

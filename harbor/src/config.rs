@@ -6,9 +6,12 @@
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 use serde::Deserialize;
-use synapse::limits::FRAME_BYTES_MAX_DEFAULT;
+use synapse::{control::in_plain_words, limits::FRAME_BYTES_MAX_DEFAULT};
 
 use crate::{clock::TimeToLive, limits};
+
+/// Most connections that can be asked for: far more than a machine has ports and memory for.
+const CONNECTIONS_MAX: usize = 10_000_000;
 
 /// What was written: one optional value a setting. Each is a flag, an environment variable
 /// (`HARBOR_` and the name in capitals) and a key of the TOML file.
@@ -57,7 +60,7 @@ pub struct Settings {
         global = true
     )]
     pub connect_deadline_seconds: Option<u64>,
-    /// TTL of messages that name none, in seconds [default: 86400]
+    /// TTL of messages that name none, in seconds [default: 86400, at most ttl_max_seconds]
     #[arg(
         long,
         env = "HARBOR_TTL_DEFAULT_SECONDS",
@@ -157,7 +160,8 @@ impl Settings {
             let line = error
                 .span()
                 .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-            format!("line {line}: {}", error.message().replace('\n', " "))
+            let what = error.message().replace('\n', " ");
+            format!("line {line}: {}", in_plain_words(&what))
         })
     }
 
@@ -189,6 +193,8 @@ impl Settings {
     ///
     /// Every problem, one line each.
     pub fn into_config(self) -> Result<Config, Vec<String>> {
+        let ttl_max_seconds = self.ttl_max_seconds.unwrap_or(30 * 86_400);
+        let ttl_default_seconds = self.ttl_default_seconds;
         let config = Config {
             listen: self
                 .listen
@@ -200,8 +206,10 @@ impl Settings {
             heartbeat: Duration::from_secs(self.heartbeat_seconds.unwrap_or(25)),
             connect_deadline: Duration::from_secs(self.connect_deadline_seconds.unwrap_or(15)),
             time_to_live: TimeToLive {
-                default: Duration::from_secs(self.ttl_default_seconds.unwrap_or(86_400)),
-                max: Duration::from_secs(self.ttl_max_seconds.unwrap_or(30 * 86_400)),
+                default: Duration::from_secs(
+                    ttl_default_seconds.unwrap_or(ttl_max_seconds.min(86_400)),
+                ),
+                max: Duration::from_secs(ttl_max_seconds),
             },
             connections_max: self.connections_max.unwrap_or(100_000),
             groups_per_agent_max: self.groups_per_agent_max.unwrap_or(1_000),
@@ -242,24 +250,37 @@ impl Config {
             "max_frame_bytes is from 8192 (8 KiB) to 1073741824 (1 GiB)",
         );
         require(
-            self.outbox_bytes >= 2 * self.max_frame_bytes,
+            self.outbox_bytes >= self.max_frame_bytes.saturating_mul(2),
             "outbox_bytes is at least twice max_frame_bytes, so that one message never fills it",
+        );
+        for origin in &self.allowed_origins {
+            let problem = format!(
+                "allowed_origins: {origin:?} is not * or scheme://host[:port], without a path or spaces"
+            );
+            require(is_origin(origin), &problem);
+        }
+        let ttl = &self.time_to_live;
+        // Without a longest one there is no range to speak of; that is said below.
+        require(
+            ttl.max.is_zero() || (!ttl.default.is_zero() && ttl.default <= ttl.max),
+            &format!(
+                "ttl_default_seconds is from 1 to {}, which is ttl_max_seconds",
+                ttl.max.as_secs()
+            ),
         );
         for (name, value, max) in [
             ("heartbeat_seconds", self.heartbeat, day),
             ("connect_deadline_seconds", self.connect_deadline, day),
-            (
-                "ttl_default_seconds",
-                self.time_to_live.default,
-                self.time_to_live.max,
-            ),
-            ("ttl_max_seconds", self.time_to_live.max, 3_660 * day),
+            ("ttl_max_seconds", ttl.max, 3_660 * day),
             ("drain_seconds", self.drain, day),
         ] {
             let problem = format!("{name} is from 1 to {}", max.as_secs());
             require(!value.is_zero() && value <= max, &problem);
         }
-        require(self.connections_max > 0, "connections_max is at least 1");
+        require(
+            (1..=CONNECTIONS_MAX).contains(&self.connections_max),
+            &format!("connections_max is from 1 to {CONNECTIONS_MAX}"),
+        );
         require(
             self.groups_per_agent_max > 0,
             "groups_per_agent_max is at least 1",
@@ -272,9 +293,73 @@ impl Config {
     }
 }
 
+/// Whether a browser could send this as its `Origin` (RFC 6454 section 6.2; `null` is that of a page
+/// without one), or it stands for any.
+fn is_origin(text: &str) -> bool {
+    if matches!(text, "*" | "null") {
+        return true;
+    }
+    let Some((scheme, authority)) = text.split_once("://") else {
+        return false;
+    };
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|each| each.is_ascii_alphanumeric() || "+-.".contains(each));
+    let (host, port) = match authority.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        Some(_) | None => (authority, None),
+    };
+    let is_address = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
+    let is_name = !host.is_empty()
+        && host
+            .chars()
+            .all(|each| each.is_alphanumeric() || "-._~%".contains(each));
+    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
+    is_scheme && (is_address || is_name) && is_port
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_origin_is_a_scheme_a_host_and_a_port() {
+        for origin in [
+            "*",
+            "null",
+            "https://app.example",
+            "http://127.0.0.1:7420",
+            "http://[::1]",
+            "http://[::1]:80",
+            "chrome-extension://abcdefgh",
+        ] {
+            assert!(is_origin(origin), "{origin}");
+        }
+        for no_origin in [
+            "",
+            "a b",
+            "app.example",
+            "https://",
+            "https://app.example/",
+            "https://a/b",
+            "https://a b",
+            "https://a:port",
+            "https://a:99999",
+            "https://:80",
+            "://a",
+            "https://[::1",
+            "https://u@a",
+            "**",
+            "https://a?b",
+        ] {
+            assert!(!is_origin(no_origin), "{no_origin}");
+        }
+    }
 
     #[test]
     fn the_printed_file_says_the_defaults() {

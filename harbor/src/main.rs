@@ -8,7 +8,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 use harbor::{Config, Harbor, Settings, config::DEFAULT_FILE};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -122,7 +122,22 @@ fn fail(status: u8, problems: &[String]) -> ExitCode {
 
 /// What is wrong with the command line, without the usage text that follows it.
 fn one_line(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Only `config` needs one.
+        return "config: a subcommand is missing: print; see harbor --help".to_owned();
+    }
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
-    format!("{}; see harbor --help", first.trim_start_matches("error: "))
+    let what = first.trim_start_matches("error: ");
+    // What the standard library says of text that is no number, and of numbers beyond all bounds.
+    let parsing = [
+        "invalid digit found in string",
+        "cannot parse integer from empty string",
+        "number too large to fit in target type",
+    ];
+    let value = parsing.iter().find_map(|words| what.strip_suffix(words));
+    match value {
+        Some(value) => format!("{value}not a whole number in range; see harbor --help"),
+        None => format!("{what}; see harbor --help"),
+    }
 }
