@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use crate::{
     clock::{self, Instant},
-    connection::{Connection, socket::Socket},
+    connection::{Connection, Ended, socket::Socket},
     gateway, handshake,
     node::Node,
 };
@@ -112,17 +112,17 @@ async fn serve(
     node.metrics.connections_opened.inc();
     // Boxed, so that an idle agent's task does not carry the handshake's room.
     let registered = Box::pin(handshake::register(&node, &mut socket, deadline)).await;
-    let (socket, close) = match registered {
+    let ended = match registered {
         Ok(session) => {
             Connection::new(Arc::clone(&node), socket, session)
                 .run()
                 .await
         }
-        Err(close) => (socket, close),
+        Err(close) => Ended::unregistered(socket, close),
     };
-    node.metrics.closed(close);
-    tracing::debug!(close = close.label(), "connection ended");
-    Box::pin(socket.close(close)).await;
+    node.metrics.closed(ended.close);
+    tracing::debug!(close = ended.close.label(), "connection ended");
+    Box::pin(ended.socket.close(ended.farewell)).await;
     node.metrics.connections.dec();
     drop(permit);
 }
