@@ -46,6 +46,8 @@ pub enum Incoming {
 #[derive(Debug)]
 pub struct Socket {
     stream: WebSocketStream<Metered>,
+    /// All that had come was read; there is nothing until the TCP connection has something.
+    is_drained: bool,
 }
 
 impl Socket {
@@ -67,12 +69,21 @@ impl Socket {
         };
         // Not `from_partially_read`: a read buffer made from bytes shrinks to single frames.
         let stream = WebSocketStream::from_raw_socket(metered, Role::Server, Some(config)).await;
-        Socket { stream }
+        Socket {
+            stream,
+            is_drained: false,
+        }
     }
 
     /// The next message, or why there will be none. On `Err` the peer has not been told yet.
     pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Close>> {
-        let message = ready!(Pin::new(&mut self.stream).poll_next(cx));
+        // The WebSocket clears its read buffer before it finds that there is nothing to read.
+        if self.is_drained && self.stream.get_ref().tcp.poll_read_ready(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let message = Pin::new(&mut self.stream).poll_next(cx);
+        self.is_drained = message.is_pending();
+        let message = ready!(message);
         let metered = self.stream.get_mut();
         let incoming = match message {
             Some(Ok(Message::Text(text))) => Incoming::Text(text),
