@@ -297,6 +297,10 @@ pub struct Roster {
     /// Sorted by `agent_id`.
     #[serde(default)]
     pub members: Vec<Member>,
+    /// Whether more members follow in another frame with the same `correlation_id`: no frame of
+    /// Harbor's is larger than the frames it reads.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
 }
 
 /// One member of a group or system.

@@ -107,6 +107,7 @@ impl Groups {
                 scope: scope(self.scoped, name),
                 position: self.positions.load(Ordering::Relaxed),
                 members: Vec::new(),
+                more: false,
             },
         }
     }
@@ -243,6 +244,7 @@ fn describe(scoped: Scoped, name: &str, entry: &Entry) -> control::Roster {
         scope: scope(scoped, name),
         position: entry.position,
         members,
+        more: false,
     }
 }
 

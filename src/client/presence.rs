@@ -258,6 +258,7 @@ impl Known {
         Roster {
             scope: scope.clone(),
             position: self.position,
+            more: false,
             members: self.members.values().cloned().collect(),
         }
     }

@@ -21,6 +21,7 @@ fn roster(position: u64, agents: &[&str]) -> Roster {
     Roster {
         scope: scope(),
         position,
+        more: false,
         members: agents.iter().map(|agent| member(agent)).collect(),
     }
 }
