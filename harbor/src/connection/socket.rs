@@ -60,6 +60,8 @@ pub struct Socket {
     /// A long message that was read, until the next read: while it is shared, the read buffer
     /// starts anew instead of keeping that much room for ever.
     held: Option<Utf8Bytes>,
+    /// All that had come was read; there is nothing until the TCP connection has something.
+    is_drained: bool,
 }
 
 impl Socket {
@@ -87,14 +89,20 @@ impl Socket {
             rest: None,
             fed: 0,
             held: None,
+            is_drained: false,
         }
     }
 
     /// The next message, or why there will be none. On `Err` the peer has not been told yet.
     pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Close>> {
-        let polled = Pin::new(&mut self.stream).poll_next(cx);
+        // The WebSocket clears its read buffer before it finds that there is nothing to read.
+        if self.is_drained && self.stream.get_ref().tcp.poll_read_ready(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let message = Pin::new(&mut self.stream).poll_next(cx);
         self.held = None;
-        let message = ready!(polled);
+        self.is_drained = message.is_pending();
+        let message = ready!(message);
         let metered = self.stream.get_mut();
         let incoming = match message {
             Some(Ok(Message::Text(text))) => Incoming::Text(text),
