@@ -57,9 +57,6 @@ pub struct Socket {
     rest: Option<Bytes>,
     /// How many bytes of TCP will have been written once all that was fed is.
     fed: u64,
-    /// A long message that was read, until the next read: while it is shared, the read buffer
-    /// starts anew instead of keeping that much room for ever.
-    held: Option<Utf8Bytes>,
     /// All that had come was read; there is nothing until the TCP connection has something.
     is_drained: bool,
 }
@@ -88,7 +85,6 @@ impl Socket {
             stream,
             rest: None,
             fed: 0,
-            held: None,
             is_drained: false,
         }
     }
@@ -100,7 +96,6 @@ impl Socket {
             return Poll::Pending;
         }
         let message = Pin::new(&mut self.stream).poll_next(cx);
-        self.held = None;
         self.is_drained = message.is_pending();
         let message = ready!(message);
         let metered = self.stream.get_mut();
@@ -117,11 +112,6 @@ impl Socket {
             Some(Err(error)) => return Poll::Ready(Err(close_for(&error))),
         };
         metered.since_message = 0;
-        if let Incoming::Text(text) = &incoming
-            && text.len() > READ_BUFFER_BYTES
-        {
-            self.held = Some(text.clone());
-        }
         Poll::Ready(Ok(incoming))
     }
 
