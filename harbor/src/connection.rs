@@ -64,7 +64,7 @@ impl Connection {
             match self.poll_incoming_batch(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(close)) => return Poll::Ready(close),
-                Poll::Pending => match self.heartbeat.poll(cx) {
+                Poll::Pending => match self.heartbeat.poll(cx, self.socket.bytes_read()) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Due::GiveUp) => return Poll::Ready(Close::TooSlow),
                     Poll::Ready(Due::Ping) => self.ping(),
@@ -143,7 +143,6 @@ impl Connection {
         if !self.session.lease.is_current() {
             return Poll::Ready(Err(Close::Replaced));
         }
-        self.heartbeat.heard();
         let answer = match incoming {
             Incoming::Text(frame) => intake::accept(&self.node, &mut self.session, &frame),
             Incoming::Binary(_) => Err(binary_refused()),
