@@ -16,7 +16,7 @@ use std::{
 use synapse::{Code, Refusal, envelope::Refused, refusal::Close};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use crate::{clock, intake, limits::READ_BATCH_MESSAGES_MAX, node::Node, session::Session};
+use crate::{clock, drain, intake, limits::READ_BATCH_MESSAGES_MAX, node::Node, session::Session};
 use heartbeat::{Due, Heartbeat};
 use outbox::{Batch, Pushed};
 use socket::{Incoming, Socket};
@@ -31,9 +31,12 @@ pub(crate) struct Connection {
     batch: Batch,
     /// Something was fed to the socket and not flushed yet.
     is_flushing: bool,
+    /// The agent was told that the node drains.
+    is_told: bool,
 }
 
 impl Connection {
+    /// The answer to the registration was fed to the socket and is still to be flushed.
     pub(crate) fn new(node: Arc<Node>, socket: Socket, session: Session) -> Self {
         let heartbeat = Heartbeat::new(node.config.heartbeat);
         let batch = Batch::default();
@@ -43,7 +46,8 @@ impl Connection {
             session,
             heartbeat,
             batch,
-            is_flushing: false,
+            is_flushing: true,
+            is_told: false,
         }
     }
 
@@ -90,10 +94,17 @@ impl Connection {
             let now = clock::now();
             let (lease, metrics) = (&self.session.lease, &self.node.metrics);
             let outbox = &lease.agent.outbox;
-            match outbox.poll_take(lease.generation, now, metrics, &mut self.batch, cx) {
+            let taken = outbox.poll_take(lease.generation, now, metrics, &mut self.batch, cx);
+            // Looked at behind the outbox: who closed that for draining had said so before.
+            let tells = !self.is_told && self.node.is_draining();
+            match taken {
+                Poll::Pending | Poll::Ready(Err(Close::Draining)) if tells => {}
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(close)) => return Poll::Ready(close),
                 Poll::Ready(Ok(())) => {}
+            }
+            if tells && let Err(close) = self.tell_draining() {
+                return Poll::Ready(close);
             }
             if let Err(close) = self.feed_batch(now) {
                 return Poll::Ready(close);
@@ -117,6 +128,13 @@ impl Connection {
             self.socket.feed_text(delivery.frame)?;
         }
         Ok(())
+    }
+
+    /// Tells the agent that the node drains. It is closed once what waits for it is written.
+    fn tell_draining(&mut self) -> Result<(), Close> {
+        self.is_told = true;
+        self.session.lease.agent.outbox.close(Close::Draining);
+        self.socket.feed_text(drain::notice(&self.node))
     }
 
     /// Reads and carries out what has arrived, so that its answers share a write; `Pending` when
