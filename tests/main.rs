@@ -20,6 +20,8 @@ mod client_library;
 mod command_line;
 mod congestion;
 mod docs;
+mod doors;
+mod draining;
 mod foreign_clients;
 mod framing;
 mod fuzz_corpus;

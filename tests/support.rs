@@ -22,6 +22,13 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
+/// Lets time pass at once for everything in this process. Only in a test with one thread.
+pub async fn leap(duration: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(duration).await;
+    tokio::time::resume();
+}
+
 /// Asks again and again until `is_so` says yes; fails after [`SOON`].
 pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     soon(what, async {

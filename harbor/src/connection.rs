@@ -17,7 +17,7 @@ use synapse::{Code, Refusal, envelope::Refused, refusal::Close};
 use tokio::time::timeout;
 
 use crate::{
-    clock, intake,
+    clock, drain, intake,
     limits::{CLOSE_GRACE, READ_BATCH_MESSAGES_MAX},
     node::Node,
     session::Session,
@@ -61,9 +61,12 @@ pub(crate) struct Connection {
     in_flight: Vec<(u64, Delivery)>,
     /// Something was fed to the socket and not flushed yet.
     is_flushing: bool,
+    /// The agent was told that the node drains.
+    is_told: bool,
 }
 
 impl Connection {
+    /// The answer to the registration was fed to the socket and is still to be flushed.
     pub(crate) fn new(node: Arc<Node>, socket: Socket, session: Session) -> Self {
         let heartbeat = Heartbeat::new(node.config.heartbeat);
         let batch = Batch::default();
@@ -74,7 +77,8 @@ impl Connection {
             heartbeat,
             batch,
             in_flight: Vec::new(),
-            is_flushing: false,
+            is_flushing: true,
+            is_told: false,
         }
     }
 
@@ -127,7 +131,7 @@ impl Connection {
             match self.poll_incoming_batch(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(close)) => return Poll::Ready(close),
-                Poll::Pending => match self.heartbeat.poll(cx) {
+                Poll::Pending => match self.heartbeat.poll(cx, self.socket.bytes_read()) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Due::GiveUp) => return Poll::Ready(Close::TooSlow),
                     Poll::Ready(Due::Ping) => self.ping(),
@@ -153,10 +157,17 @@ impl Connection {
             let now = clock::now();
             let (lease, metrics) = (&self.session.lease, &self.node.metrics);
             let outbox = &lease.agent.outbox;
-            match outbox.poll_take(lease.generation, now, metrics, &mut self.batch, cx) {
+            let taken = outbox.poll_take(lease.generation, now, metrics, &mut self.batch, cx);
+            // Looked at behind the outbox: who closed that for draining had said so before.
+            let tells = !self.is_told && self.node.is_draining();
+            match taken {
+                Poll::Pending | Poll::Ready(Err(Close::Draining)) if tells => {}
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(close)) => return Poll::Ready(close),
                 Poll::Ready(Ok(())) => {}
+            }
+            if tells && let Err(close) = self.tell_draining() {
+                return Poll::Ready(close);
             }
             if let Err(close) = self.feed_batch(now) {
                 return Poll::Ready(close);
@@ -191,6 +202,13 @@ impl Connection {
         self.in_flight.clear();
     }
 
+    /// Tells the agent that the node drains. It is closed once what waits for it is written.
+    fn tell_draining(&mut self) -> Result<(), Close> {
+        self.is_told = true;
+        self.session.lease.agent.outbox.close(Close::Draining);
+        self.socket.feed_text(drain::notice(&self.node))
+    }
+
     /// Reads and carries out what has arrived, so that its answers share a write; `Pending` when
     /// that was nothing.
     fn poll_incoming_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
@@ -215,7 +233,6 @@ impl Connection {
         if !self.session.lease.is_current() {
             return Poll::Ready(Err(Close::Replaced));
         }
-        self.heartbeat.heard();
         let answer = match incoming {
             Incoming::Text(frame) => intake::accept(&self.node, &mut self.session, &frame),
             Incoming::Binary(_) => Err(binary_refused()),

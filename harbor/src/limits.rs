@@ -42,6 +42,22 @@ pub(crate) const DISCOVER_LIMIT_DEFAULT: usize = 100;
 /// Most agents a discovery answer lists.
 pub(crate) const DISCOVER_LIMIT_MAX: usize = 1_000;
 
+/// TCP connections beside those that `connections_max` lets upgrade: room to ask for health and
+/// metrics, and to be told 503, on a full node. More wait in the kernel's backlog.
+pub(crate) const HTTP_CONNECTIONS_SPARE: usize = 1_000;
+
+/// How long an HTTP connection may live on once the node drains: enough for a request that is on its
+/// way and its 503, while one that never comes hardly holds the drain.
+pub(crate) const DRAINING_REQUEST_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// When agents of a draining node are told to come back, in milliseconds, each by chance: not before
+/// another node can have taken the port, and spread so that they do not all come at once.
+pub(crate) const RECONNECT_AFTER_MS: std::ops::Range<u64> = 100..2_000;
+
+/// When to try again after a refusal that time mends (full, draining), in milliseconds: long enough
+/// that trying costs nothing, short enough that nobody notices.
+pub(crate) const RETRY_AFTER_MS: u64 = 1_000;
+
 /// Pause after a failed accept, which mostly means that file descriptors ran out.
 pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 

@@ -95,7 +95,12 @@ pub fn close_payload(code: u16, reason: &[u8]) -> Vec<u8> {
 impl Raw {
     /// Connects over TCP and writes nothing.
     pub async fn connect(harbor: &Harbor) -> Raw {
-        let tcp = soon("TCP connects", TcpStream::connect(harbor.addr())).await;
+        Raw::connect_to(harbor.addr()).await
+    }
+
+    /// The same for a Harbor that somebody else has, such as one that drains.
+    pub async fn connect_to(addr: std::net::SocketAddr) -> Raw {
+        let tcp = soon("TCP connects", TcpStream::connect(addr)).await;
         Raw::over(tcp.unwrap())
     }
 

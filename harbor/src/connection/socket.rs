@@ -77,6 +77,7 @@ impl Socket {
             already_read: Bytes::copy_from_slice(already_read),
             since_message: 0,
             written: 0,
+            bytes_read: 0,
             bytes_max: WIRE_BYTES_PER_FRAME_BYTE_MAX * max_frame_bytes,
         };
         // Not `from_partially_read`: a read buffer made from bytes shrinks to single frames.
@@ -113,6 +114,11 @@ impl Socket {
         };
         metered.since_message = 0;
         Poll::Ready(Ok(incoming))
+    }
+
+    /// How many bytes have come so far, whole messages or not.
+    pub fn bytes_read(&self) -> u64 {
+        self.stream.get_ref().bytes_read
     }
 
     /// Adds a text message to what the next flush writes. Call only after a flush was ready, and
@@ -250,6 +256,7 @@ struct Metered {
     since_message: usize,
     /// Bytes written in all.
     written: u64,
+    bytes_read: u64,
     bytes_max: usize,
 }
 
@@ -276,7 +283,9 @@ impl AsyncRead for Metered {
             buffer.put_slice(&self.already_read.split_to(length));
             Ok(())
         };
-        self.since_message += buffer.filled().len() - before;
+        let length = buffer.filled().len() - before;
+        self.since_message += length;
+        self.bytes_read += length as u64;
         Poll::Ready(read)
     }
 }
