@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod harbor;
 pub mod invariants;
+pub mod process;
 pub mod raw;
 
 use std::{future::Future, time::Duration};
