@@ -85,6 +85,12 @@ impl Node {
         Refusal::new(Code::Draining, "this node is going away").retry_after_ms(RETRY_AFTER_MS)
     }
 
+    /// Most bytes of members or agents in one answer: with the envelope around them it is no larger
+    /// than the frames that this node reads.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.config.max_frame_bytes - self.config.max_frame_bytes / 4
+    }
+
     /// Counts a refusal, and builds the frame that tells it.
     pub(crate) fn refused(&self, refused: &Refused) -> Utf8Bytes {
         self.metrics.refused(refused.refusal.code);

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use crate::{
     clock::Instant,
-    connection::{Connection, socket::Socket},
+    connection::{Connection, Ended, socket::Socket},
     gateway, handshake,
     limits::RETRY_AFTER_MS,
     node::Node,
@@ -116,17 +116,17 @@ async fn serve(node: Arc<Node>, mut socket: Socket, since: Instant) {
     node.metrics.connections_opened.inc();
     // Boxed, so that an idle agent's task does not carry the handshake's room.
     let registered = Box::pin(handshake::register(&node, &mut socket, deadline)).await;
-    let (socket, close) = match registered {
+    let ended = match registered {
         Ok(session) => {
             Connection::new(Arc::clone(&node), socket, session)
                 .run()
                 .await
         }
-        Err(close) => (socket, close),
+        Err(close) => Ended::unregistered(socket, close),
     };
-    node.metrics.closed(close);
-    tracing::debug!(close = close.label(), "connection ended");
-    Box::pin(socket.close(close)).await;
+    node.metrics.closed(ended.close);
+    tracing::debug!(close = ended.close.label(), "connection ended");
+    Box::pin(ended.socket.close(ended.farewell)).await;
     node.metrics.connections.dec();
 }
 
