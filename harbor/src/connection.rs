@@ -166,10 +166,9 @@ impl Connection {
                 Poll::Ready(Err(close)) => return Poll::Ready(close),
                 Poll::Ready(Ok(())) => {}
             }
-            if tells && let Err(close) = self.tell_draining() {
-                return Poll::Ready(close);
-            }
-            if let Err(close) = self.feed_batch(now) {
+            let told = if tells { self.tell_draining() } else { Ok(()) };
+            // Also when that failed, so that what was taken is accounted for.
+            if let Err(close) = told.and(self.feed_batch(now)) {
                 return Poll::Ready(close);
             }
         }

@@ -76,8 +76,8 @@ impl Socket {
             // A copy, and mostly of nothing: the HTTP parser's buffer is not kept alive by it.
             already_read: Bytes::copy_from_slice(already_read),
             since_message: 0,
-            written: 0,
             bytes_read: 0,
+            written: 0,
             bytes_max: WIRE_BYTES_PER_FRAME_BYTE_MAX * max_frame_bytes,
         };
         // Not `from_partially_read`: a read buffer made from bytes shrinks to single frames.
@@ -254,9 +254,10 @@ struct Metered {
     /// What came behind the upgrade request; it is read first.
     already_read: Bytes,
     since_message: usize,
+    /// Bytes read in all.
+    bytes_read: u64,
     /// Bytes written in all.
     written: u64,
-    bytes_read: u64,
     bytes_max: usize,
 }
 
