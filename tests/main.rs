@@ -36,5 +36,6 @@ mod process;
 mod refusals;
 mod slow;
 mod stress;
+mod takeover;
 mod tidy;
 mod time;
