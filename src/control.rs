@@ -374,6 +374,12 @@ pub struct Discover {
         skip_serializing_if = "String::is_empty"
     )]
     pub group_id: String,
+    /// Only agents whose id is greater, to go on where an earlier answer ended.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub after: String,
     /// Most agents to list; 0 or absent for 100, at most 1,000.
     #[serde(deserialize_with = "null_as_default")]
     pub limit: u32,
@@ -382,9 +388,10 @@ pub struct Discover {
 /// The answer to [`kind::DISCOVER`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discovered {
-    /// Those found, sorted by `agent_id`, at most `limit`.
+    /// Those found after `after`, sorted by `agent_id`: at most `limit`, and no more than fit in a
+    /// frame.
     pub agents: Vec<Endpoint<'static>>,
-    /// How many there are in all.
+    /// How many there are in all, `after` and `limit` left aside.
     pub total: u64,
 }
 

@@ -16,10 +16,13 @@
 
 mod support;
 
+mod bounds;
 mod client_library;
 mod command_line;
 mod congestion;
 mod docs;
+mod doors;
+mod draining;
 mod foreign_clients;
 mod framing;
 mod fuzz_corpus;
@@ -33,5 +36,6 @@ mod process;
 mod refusals;
 mod slow;
 mod stress;
+mod takeover;
 mod tidy;
 mod time;

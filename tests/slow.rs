@@ -7,7 +7,7 @@ use harbor::Settings;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{Agent, Harbor, eventually};
+use crate::support::{Agent, Harbor, Raw, eventually, raw};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_stops_is_closed_and_the_rest_of_the_group_goes_on() {
@@ -123,4 +123,28 @@ async fn draining_flushes_what_waits_and_tells_when_to_come_back() {
     assert_eq!(reader.closed().await, Some(1001));
     assert_eq!(sender.closed().await, Some(1001));
     assert!(draining.await.unwrap(), "in time");
+}
+
+/// T63: every byte is a sign of life. A large frame over a slow line takes more than two heartbeats,
+/// and a client that is in the middle of it cannot answer a ping.
+#[tokio::test]
+async fn a_frame_that_takes_several_heartbeats_is_not_cut() {
+    let harbor = Harbor::with(Settings {
+        heartbeat_seconds: Some(1),
+        ..Settings::default()
+    })
+    .await;
+    let mut slow = Raw::register(&harbor, "slow").await;
+    let message = raw::text(&json!({
+        "id": "m", "version": "1.0.0", "type": "t", "sender": {"agent_id": "slow"},
+        "receiver": {"agent_id": "slow"}, "payload": 1, "timestamp": "2026-03-01T12:00:00Z",
+    }));
+    let started = Instant::now();
+    for piece in message.chunks(message.len() / 35) {
+        slow.write(piece).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(started.elapsed() > Duration::from_secs(3));
+    let kinds = [slow.next_json().await, slow.next_json().await].map(|frame| frame["type"].clone());
+    assert!(kinds.contains(&json!("t")), "{kinds:?}");
 }

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod harbor;
 pub mod invariants;
+pub mod process;
 pub mod raw;
 
 use std::{future::Future, time::Duration};
@@ -20,6 +21,13 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
         Ok(value) => value,
         Err(_) => panic!("not within {SOON:?}: {what}"),
     }
+}
+
+/// Lets time pass at once for everything in this process. Only in a test with one thread.
+pub async fn leap(duration: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(duration).await;
+    tokio::time::resume();
 }
 
 /// Asks again and again until `is_so` says yes; fails after [`SOON`].

@@ -14,12 +14,39 @@ use std::{
 };
 
 use synapse::{Code, Refusal, envelope::Refused, refusal::Close};
-use tokio_tungstenite::tungstenite::Utf8Bytes;
+use tokio::time::timeout;
 
-use crate::{clock, intake, limits::READ_BATCH_MESSAGES_MAX, node::Node, session::Session};
+use crate::{
+    clock, drain, intake,
+    limits::{CLOSE_GRACE, READ_BATCH_MESSAGES_MAX},
+    node::Node,
+    session::Session,
+};
 use heartbeat::{Due, Heartbeat};
-use outbox::{Batch, Pushed};
+use outbox::{Batch, Delivery};
 use socket::{Incoming, Socket};
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Still open.
+    pub(crate) socket: Socket,
+    /// Why it ended.
+    pub(crate) close: Close,
+    /// What the peer is to be told.
+    pub(crate) farewell: Close,
+}
+
+impl Ended {
+    /// A connection that ended before it was registered.
+    pub(crate) fn unregistered(socket: Socket, close: Close) -> Self {
+        Ended {
+            socket,
+            close,
+            farewell: close,
+        }
+    }
+}
 
 /// A registered connection and its socket.
 #[derive(Debug)]
@@ -29,11 +56,17 @@ pub(crate) struct Connection {
     session: Session,
     heartbeat: Heartbeat,
     batch: Batch,
+    /// Messages that were fed, each with where it ends in what the socket writes, until all is
+    /// flushed.
+    in_flight: Vec<(u64, Delivery)>,
     /// Something was fed to the socket and not flushed yet.
     is_flushing: bool,
+    /// The agent was told that the node drains.
+    is_told: bool,
 }
 
 impl Connection {
+    /// The answer to the registration was fed to the socket and is still to be flushed.
     pub(crate) fn new(node: Arc<Node>, socket: Socket, session: Session) -> Self {
         let heartbeat = Heartbeat::new(node.config.heartbeat);
         let batch = Batch::default();
@@ -43,15 +76,49 @@ impl Connection {
             session,
             heartbeat,
             batch,
-            is_flushing: false,
+            in_flight: Vec::new(),
+            is_flushing: true,
+            is_told: false,
         }
     }
 
     /// Serves the agent until one side ends it. The agent has left its groups when this returns;
     /// the socket is still to be closed.
-    pub(crate) async fn run(mut self) -> (Socket, Close) {
+    pub(crate) async fn run(mut self) -> Ended {
         let close = poll_fn(|cx| self.poll(cx)).await;
-        (self.socket, close)
+        let farewell = self.settle(close).await;
+        Ended {
+            socket: self.socket,
+            close,
+            farewell,
+        }
+    }
+
+    /// Gives back what was not written. A replaced connection first tries to write it; where it
+    /// cannot, its peer gets no close frame either, which would come in the middle of a message.
+    async fn settle(&mut self, close: Close) -> Close {
+        let mut farewell = close;
+        if close == Close::Replaced && self.is_flushing {
+            let flushed = timeout(CLOSE_GRACE, poll_fn(|cx| self.socket.poll_flush(cx))).await;
+            if !matches!(flushed, Ok(Ok(()))) {
+                farewell = Close::Lost;
+            }
+        }
+        let written = self.socket.written();
+        let in_flight = self.in_flight.drain(..);
+        let (done, unwritten): (Vec<_>, Vec<_>) = in_flight.partition(|(end, _)| *end <= written);
+        let metrics = &self.node.metrics;
+        metrics.deliveries_written.inc_by(done.len() as u64);
+        let unwritten = unwritten
+            .into_iter()
+            .map(|(_, delivery)| delivery)
+            .collect();
+        let lease = &self.session.lease;
+        lease
+            .agent
+            .outbox
+            .settle(lease.generation, unwritten, metrics);
+        farewell
     }
 
     /// In this order: what waits goes out; what came in is carried out, some messages at a time, and
@@ -64,7 +131,7 @@ impl Connection {
             match self.poll_incoming_batch(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(close)) => return Poll::Ready(close),
-                Poll::Pending => match self.heartbeat.poll(cx) {
+                Poll::Pending => match self.heartbeat.poll(cx, self.socket.bytes_read()) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Due::GiveUp) => return Poll::Ready(Close::TooSlow),
                     Poll::Ready(Due::Ping) => self.ping(),
@@ -84,18 +151,24 @@ impl Connection {
                         return lease.agent.outbox.poll_end(lease.generation, cx);
                     }
                     Poll::Ready(Err(close)) => return Poll::Ready(close),
-                    Poll::Ready(Ok(())) => self.is_flushing = false,
+                    Poll::Ready(Ok(())) => self.flushed(),
                 }
             }
             let now = clock::now();
             let (lease, metrics) = (&self.session.lease, &self.node.metrics);
             let outbox = &lease.agent.outbox;
-            match outbox.poll_take(lease.generation, now, metrics, &mut self.batch, cx) {
+            let taken = outbox.poll_take(lease.generation, now, metrics, &mut self.batch, cx);
+            // Looked at behind the outbox: who closed that for draining had said so before.
+            let tells = !self.is_told && self.node.is_draining();
+            match taken {
+                Poll::Pending | Poll::Ready(Err(Close::Draining)) if tells => {}
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(close)) => return Poll::Ready(close),
                 Poll::Ready(Ok(())) => {}
             }
-            if let Err(close) = self.feed_batch(now) {
+            let told = if tells { self.tell_draining() } else { Ok(()) };
+            // Also when that failed, so that what was taken is accounted for.
+            if let Err(close) = told.and(self.feed_batch(now)) {
                 return Poll::Ready(close);
             }
         }
@@ -103,20 +176,36 @@ impl Connection {
 
     fn feed_batch(&mut self, now: clock::Instant) -> Result<(), Close> {
         self.is_flushing = true;
+        let mut fed = Ok(());
         for frame in self.batch.control.drain(..) {
-            self.socket.feed_text(frame)?;
+            fed = fed.and_then(|()| self.socket.feed_text(frame));
         }
-        let metrics = &self.node.metrics;
-        metrics
-            .deliveries_written
-            .inc_by(self.batch.data.len() as u64);
+        let seconds = &self.node.metrics.delivery_seconds;
         for delivery in self.batch.data.drain(..) {
-            metrics
-                .delivery_seconds
-                .observe((now - delivery.received_at).as_secs_f64());
-            self.socket.feed_text(delivery.frame)?;
+            seconds.observe((now - delivery.received_at).as_secs_f64());
+            fed = fed.and_then(|()| self.socket.feed_text(delivery.frame.clone()));
+            let end = if fed.is_ok() {
+                self.socket.fed()
+            } else {
+                u64::MAX
+            };
+            self.in_flight.push((end, delivery));
         }
-        Ok(())
+        fed
+    }
+
+    fn flushed(&mut self) {
+        self.is_flushing = false;
+        let written = self.in_flight.len() as u64;
+        self.node.metrics.deliveries_written.inc_by(written);
+        self.in_flight.clear();
+    }
+
+    /// Tells the agent that the node drains. It is closed once what waits for it is written.
+    fn tell_draining(&mut self) -> Result<(), Close> {
+        self.is_told = true;
+        self.session.lease.agent.outbox.close(Close::Draining);
+        self.socket.feed_text(drain::notice(&self.node))
     }
 
     /// Reads and carries out what has arrived, so that its answers share a write; `Pending` when
@@ -143,7 +232,6 @@ impl Connection {
         if !self.session.lease.is_current() {
             return Poll::Ready(Err(Close::Replaced));
         }
-        self.heartbeat.heard();
         let answer = match incoming {
             Incoming::Text(frame) => intake::accept(&self.node, &mut self.session, &frame),
             Incoming::Binary(_) => Err(binary_refused()),
@@ -154,25 +242,13 @@ impl Connection {
         };
         match answer {
             Ok(None) => {}
-            Ok(Some(answer)) => self.answer(answer),
+            Ok(Some(answer)) => self.session.answer(answer),
             Err(refused) => {
                 let refusal = self.node.refused(&refused);
-                self.answer(refusal);
+                self.session.answer(refusal);
             }
         }
         Poll::Ready(Ok(()))
-    }
-
-    /// Queues an answer. An agent that sends and never reads its answers is too slow like any other.
-    fn answer(&self, frame: Utf8Bytes) {
-        let lease = &self.session.lease;
-        let pushed = lease
-            .agent
-            .outbox
-            .push_answer(lease.generation, frame, &self.node.metrics);
-        if pushed == Pushed::Full {
-            tracing::info!(agent = %lease.agent.id, "closing an agent that does not read its answers");
-        }
     }
 
     fn ping(&mut self) {

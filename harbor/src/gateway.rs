@@ -27,7 +27,7 @@ pub(crate) fn routes(node: Arc<Node>) -> Router {
 
 /// 200 while new agents are welcome, 503 while draining.
 async fn ready(State(node): State<Arc<Node>>) -> Response {
-    if node.stopping.is_cancelled() {
+    if node.is_draining() {
         return refuse(&node, &node.draining_refusal());
     }
     "ready\n".into_response()

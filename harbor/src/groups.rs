@@ -9,7 +9,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use dashmap::{DashMap, mapref::entry::Entry as Slot};
+use dashmap::{
+    DashMap,
+    mapref::{entry::Entry as Slot, one::RefMut},
+};
 use indexmap::IndexMap;
 use prometheus_client::metrics::gauge::Gauge;
 use synapse::control;
@@ -48,7 +51,7 @@ struct Watcher {
     generation: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
     roster: Arc<Roster>,
     position: u64,
@@ -99,30 +102,23 @@ impl Groups {
         self.entries.iter().map(|entry| Arc::clone(&entry.roster))
     }
 
-    /// The members as an answer tells them.
-    pub(crate) fn describe(&self, name: &str) -> control::Roster {
+    /// The members as an answer tells them: in pages, each of about `bytes_max` at most.
+    pub(crate) fn describe(&self, name: &str, bytes_max: usize) -> Vec<control::Roster> {
         match self.entries.get(name) {
-            Some(entry) => describe(self.scoped, name, &entry),
-            None => control::Roster {
-                scope: scope(self.scoped, name),
-                position: self.positions.load(Ordering::Relaxed),
-                members: Vec::new(),
-                more: false,
-            },
+            Some(entry) => describe(self.scoped, name, &entry, bytes_max),
+            None => describe(self.scoped, name, &self.new_entry(), bytes_max),
         }
     }
 
-    /// Makes an agent a member with exactly these roles.
-    pub(crate) fn join(
-        &self,
-        name: &Arc<str>,
-        agent: &Arc<Agent>,
-        roles: Roles,
-    ) -> control::Roster {
-        let mut entry = self.entries.entry(Arc::clone(name)).or_insert_with(|| {
-            self.gauge.inc();
-            Entry::default()
-        });
+    /// Makes an agent a member with exactly these roles, unless a newer one of the same id is.
+    pub(crate) fn join(&self, name: &Arc<str>, agent: &Arc<Agent>, roles: Roles) {
+        let mut entry = self.entry(name);
+        let generation = agent.outbox.generation();
+        if entry.roster.get(&agent.id).is_some_and(|member| {
+            !Arc::ptr_eq(&member.agent, agent) && member.agent.outbox.generation() > generation
+        }) {
+            return;
+        }
         let member = Member {
             agent: Arc::clone(agent),
             roles,
@@ -137,7 +133,6 @@ impl Groups {
         if let Some(change) = change {
             self.tell(name, &mut entry, change, &member);
         }
-        describe(self.scoped, name, &entry)
     }
 
     /// Ends an agent's membership, unless another object of the same id has it by now.
@@ -159,18 +154,16 @@ impl Groups {
         self.remove_if_unused(slot);
     }
 
-    /// Starts a watch: `start` is called with the snapshot before any later change is told.
+    /// Starts a watch: `start` is called with the snapshot's pages before any later change is told.
     pub(crate) fn watch(
         &self,
         name: &Arc<str>,
         agent: &Arc<Agent>,
         generation: u64,
-        start: impl FnOnce(control::Roster),
+        bytes_max: usize,
+        start: impl FnOnce(Vec<control::Roster>),
     ) {
-        let mut entry = self.entries.entry(Arc::clone(name)).or_insert_with(|| {
-            self.gauge.inc();
-            Entry::default()
-        });
+        let mut entry = self.entry(name);
         let known = entry
             .watchers
             .iter()
@@ -181,7 +174,23 @@ impl Groups {
                 generation,
             });
         }
-        start(describe(self.scoped, name, &entry));
+        start(describe(self.scoped, name, &entry, bytes_max));
+    }
+
+    fn entry(&self, name: &Arc<str>) -> RefMut<'_, Arc<str>, Entry> {
+        self.entries.entry(Arc::clone(name)).or_insert_with(|| {
+            self.gauge.inc();
+            self.new_entry()
+        })
+    }
+
+    /// An entry without members, at a position that no earlier one of its name was beyond.
+    fn new_entry(&self) -> Entry {
+        Entry {
+            position: self.positions.load(Ordering::Relaxed),
+            roster: Arc::default(),
+            watchers: Vec::new(),
+        }
     }
 
     /// Ends a watch.
@@ -233,19 +242,37 @@ fn scope(scoped: Scoped, name: &str) -> control::Scope {
     }
 }
 
-fn describe(scoped: Scoped, name: &str, entry: &Entry) -> control::Roster {
-    let mut members: Vec<_> = entry
-        .roster
-        .values()
-        .map(|member| describe_member(member, true))
-        .collect();
-    members.sort_unstable_by(|a, b| a.agent_id.cmp(&b.agent_id));
-    control::Roster {
+fn describe(scoped: Scoped, name: &str, entry: &Entry, bytes_max: usize) -> Vec<control::Roster> {
+    let mut members: Vec<_> = entry.roster.values().collect();
+    members.sort_unstable_by(|a, b| a.agent.id.cmp(&b.agent.id));
+    let page = |more| control::Roster {
         scope: scope(scoped, name),
         position: entry.position,
-        members,
-        more: false,
+        members: Vec::new(),
+        more,
+    };
+    let mut pages = vec![page(false)];
+    let mut bytes = 0;
+    for member in members {
+        bytes += bytes_at_most(member);
+        if bytes > bytes_max && pages.last().is_some_and(|last| !last.members.is_empty()) {
+            bytes = bytes_at_most(member);
+            if let Some(full) = pages.last_mut() {
+                full.more = true;
+            }
+            pages.push(page(false));
+        }
+        if let Some(last) = pages.last_mut() {
+            last.members.push(describe_member(member, true));
+        }
     }
+    pages
+}
+
+/// How many bytes a member takes in a roster at most: quotes and backslashes take two each.
+fn bytes_at_most(member: &Member) -> usize {
+    let names = member.roles.iter().map(|role| 2 * role.len() + 3);
+    64 + 2 * member.agent.id.len() + names.sum::<usize>()
 }
 
 fn describe_member(member: &Member, online: bool) -> control::Member {

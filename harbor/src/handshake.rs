@@ -42,7 +42,8 @@ pub(crate) async fn register(
         }
         () = node.stopping.cancelled() => {
             let refusal = node.draining_refusal();
-            write(socket, node.refused(&Refused { id: None, refusal })).await?;
+            // Written by the close, which waits for nobody long.
+            socket.feed_text(node.refused(&Refused { id: None, refusal }))?;
             Err(Close::Draining)
         }
     }
@@ -61,7 +62,12 @@ async fn converse(node: &Arc<Node>, socket: &mut Socket) -> Result<Session, Clos
             }
         };
         match outcome {
-            Ok(session) => return Ok(session),
+            Ok((session, registered)) => {
+                // Not by way of the outbox, which the node may close from the moment it is there.
+                // The connection flushes it, before anything of the outbox.
+                socket.feed_text(registered)?;
+                return Ok(session);
+            }
             Err(refused) => write(socket, node.refused(&refused)).await?,
         }
     }
@@ -78,8 +84,12 @@ fn challenge(node: &Node, nonce: &str) -> Utf8Bytes {
     node.answers.frame(kind::CHALLENGE, "", &payload)
 }
 
-/// Reads a frame that should register; on success the answer is queued first in the outbox.
-fn try_register(node: &Arc<Node>, nonce: &str, frame: &str) -> Result<Session, Refused> {
+/// Reads a frame that should register; on success also gives the answer to it.
+fn try_register(
+    node: &Arc<Node>,
+    nonce: &str,
+    frame: &str,
+) -> Result<(Session, Utf8Bytes), Refused> {
     let envelope = Envelope::decode(frame)?;
     let id = envelope.id.to_string();
     let refused = |refusal| Refused {
@@ -95,12 +105,7 @@ fn try_register(node: &Arc<Node>, nonce: &str, frame: &str) -> Result<Session, R
         pending: 0,
     };
     let answer = node.answers.frame(kind::REGISTERED, &id, &registered);
-    session
-        .lease
-        .agent
-        .outbox
-        .push_answer(session.lease.generation, answer, &node.metrics);
-    Ok(session)
+    Ok((session, answer))
 }
 
 fn read_register(envelope: &Envelope<'_>, nonce: &str) -> Result<Register, Refusal> {

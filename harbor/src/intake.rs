@@ -47,7 +47,8 @@ pub(crate) fn accept(
     let permitted = authorise::authorise(verified, session).map_err(refused)?;
     let envelope = permitted.envelope();
     if envelope.is_control() {
-        return control::answer(node, session, envelope).map_err(refused);
+        control::answer(node, session, envelope).map_err(refused)?;
+        return Ok(None);
     }
     let destination = permitted.destination(session).map_err(refused)?;
     let deadline = node
@@ -58,7 +59,9 @@ pub(crate) fn accept(
     let snapshot = snapshot(node, &destination);
     let route = router::route(&session.lease.agent.id, &destination, &snapshot);
     let delivery = Delivery {
-        frame: frame.clone(),
+        // A copy of its own: the frame is part of the sender's read buffer, which would be kept
+        // whole for as long as this waits.
+        frame: Utf8Bytes::from(frame.as_str().to_owned()),
         received_at,
         deadline,
     };

@@ -10,16 +10,20 @@ pub(crate) const HTTP_HEAD_BYTES_MAX: usize = 32 * 1024;
 /// eight messages of 1 KiB, so a busy socket reads several per system call.
 pub(crate) const READ_BUFFER_BYTES: usize = 8 * 1024;
 
-/// Most bytes handed to a socket at once. Those may be written after their deadline if the peer
-/// stalls in the middle, so it is small; large enough to write many messages per system call.
-pub(crate) const WRITE_BATCH_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes handed to a socket at once; a longer message goes in fragments of this size. Those
+/// may be written after their deadline if the peer stalls in the middle, and the buffer for them
+/// stays with the connection, so it is small; large enough to write many messages per system call.
+pub(crate) const WRITE_BATCH_BYTES_MAX: usize = 32 * 1024;
+
+/// Room of a socket's write buffer: a batch may begin one byte below its bound and end with a whole
+/// frame, and pongs come between.
+pub(crate) const WRITE_BUFFER_BYTES_MAX: usize = 4 * WRITE_BATCH_BYTES_MAX;
 
 /// Most messages carried out before what they caused is written: their answers share a write, and
 /// the first of them waits for the last, some 2 µs each.
 pub(crate) const READ_BATCH_MESSAGES_MAX: usize = 32;
 
-/// What a queued frame costs beside its bytes: its place in the queue and its share of the read
-/// buffer it came in.
+/// What a queued frame costs beside its bytes, about: its place in the queue, its allocation.
 pub(crate) const QUEUED_FRAME_OVERHEAD_BYTES: usize = 128;
 
 /// Bytes a peer may send without completing a message, per byte of the frame limit: the rest is
@@ -38,7 +42,27 @@ pub(crate) const DISCOVER_LIMIT_DEFAULT: usize = 100;
 /// Most agents a discovery answer lists.
 pub(crate) const DISCOVER_LIMIT_MAX: usize = 1_000;
 
+/// TCP connections beside those that `connections_max` lets upgrade: room to ask for health and
+/// metrics, and to be told 503, on a full node. More wait in the kernel's backlog.
+pub(crate) const HTTP_CONNECTIONS_SPARE: usize = 1_000;
+
+/// How long an HTTP connection may live on once the node drains: enough for a request that is on its
+/// way and its 503, while one that never comes hardly holds the drain.
+pub(crate) const DRAINING_REQUEST_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// When agents of a draining node are told to come back, in milliseconds, each by chance: not before
+/// another node can have taken the port, and spread so that they do not all come at once.
+pub(crate) const RECONNECT_AFTER_MS: std::ops::Range<u64> = 100..2_000;
+
+/// When to try again after a refusal that time mends (full, draining), in milliseconds: long enough
+/// that trying costs nothing, short enough that nobody notices.
+pub(crate) const RETRY_AFTER_MS: u64 = 1_000;
+
 /// Pause after a failed accept, which mostly means that file descriptors ran out.
 pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
+/// A queue whose room is larger than this gives it back when it has run empty, in frames.
+pub(crate) const IDLE_QUEUE_FRAMES_MAX: usize = 1_024;
+
 const _: () = assert!(READ_BUFFER_BYTES < WRITE_BATCH_BYTES_MAX);
+const _: () = assert!(2 * WRITE_BATCH_BYTES_MAX < WRITE_BUFFER_BYTES_MAX);

@@ -1,23 +1,35 @@
 //! Accepts TCP connections and serves HTTP/1.1 on them.
 //!
-//! The start of a frame's way. A slow or oversized request head ends its own connection only
-//! (status 431, or the connect deadline).
+//! The start of a frame's way. Each connection takes a place before it is accepted. A request head
+//! that is oversized ends its own connection only (status 431), and so does one that is slow, or a
+//! peer that does not read its answers (the connect deadline).
 
 pub(crate) mod upgrade;
 
-use std::sync::Arc;
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
-use axum::Router;
-use hyper::service::Service;
-use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
+use axum::{Router, response::Response};
+use hyper::{
+    Request, StatusCode,
+    body::Incoming,
+    header::{CONNECTION, HeaderValue},
+    server::conn::http1,
+    service::{Service, service_fn},
 };
-use tokio::net::{TcpListener, TcpStream};
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use parking_lot::Mutex;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::OwnedSemaphorePermit,
+    time::timeout,
+};
 
-use crate::{clock, gateway, limits, node::Node};
-use upgrade::AcceptedAt;
+use crate::{
+    clock::{self, Instant},
+    gateway, limits,
+    node::Node,
+};
+use upgrade::Arrival;
 
 /// Accepts until `stop` is done.
 pub(crate) async fn listen(node: Arc<Node>, listener: TcpListener, stop: impl Future<Output = ()>) {
@@ -25,13 +37,18 @@ pub(crate) async fn listen(node: Arc<Node>, listener: TcpListener, stop: impl Fu
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept(&node, &listener) => accepted,
             () = &mut stop => return,
         };
         match accepted {
-            Ok((tcp, _)) => {
-                let task = serve_http(Arc::clone(&node), tcp, router.clone());
-                node.tasks.spawn(task);
+            Ok((tcp, place)) => {
+                let task = serve_http(Arc::clone(&node), tcp, place, router.clone());
+                if node.is_draining() {
+                    // It gets its 503, and nobody waits for those that still come.
+                    tokio::spawn(task);
+                } else {
+                    node.tasks.spawn(task);
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -41,18 +58,37 @@ pub(crate) async fn listen(node: Arc<Node>, listener: TcpListener, stop: impl Fu
     }
 }
 
+/// The next connection and its place. Without a place, connections wait in the kernel's backlog.
+async fn accept(
+    node: &Node,
+    listener: &TcpListener,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = match Arc::clone(&node.places).try_acquire_owned() {
+        Ok(place) => place,
+        Err(_) => {
+            node.metrics.accepts_paused.inc();
+            tracing::warn!("every place is taken; new connections wait");
+            let place = Arc::clone(&node.places).acquire_owned().await;
+            place.map_err(io::Error::other)?
+        }
+    };
+    let (tcp, _) = listener.accept().await?;
+    Ok((tcp, place))
+}
+
 /// Serves one connection's requests, until it is upgraded or closed.
-async fn serve_http(node: Arc<Node>, tcp: TcpStream, router: Router) {
+async fn serve_http(node: Arc<Node>, tcp: TcpStream, place: OwnedSemaphorePermit, router: Router) {
     // Without it, small frames would wait for acknowledgements of earlier ones.
     let _ = tcp.set_nodelay(true);
-    let accepted_at = AcceptedAt(clock::now());
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(accepted_at);
-        TowerToHyperService::new(router.clone()).call(request)
+    let visit = Arc::new(Visit::new(place));
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(visit.next_request());
+        respond(
+            &node,
+            TowerToHyperService::new(router.clone()).call(request),
+        )
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(node.config.connect_deadline)
         .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
         // The buffer may grow past its bound by one read; this holds exactly.
         .max_header_size(limits::HTTP_HEAD_BYTES_MAX)
@@ -60,13 +96,113 @@ async fn serve_http(node: Arc<Node>, tcp: TcpStream, router: Router) {
         .with_upgrades();
     tokio::pin!(connection);
     let served = tokio::select! {
-        served = connection.as_mut() => served,
+        served = connection.as_mut() => Ok(served),
+        () = visit.is_overdue(node.config.connect_deadline) => Err(()),
         () = node.stopping.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            if visit.has_asked() {
+                // Idle, it ends now. A first request may be on its way and is still waited for.
+                connection.as_mut().graceful_shutdown();
+            }
+            timeout(limits::DRAINING_REQUEST_GRACE, connection).await.map_err(drop)
         }
     };
-    if let Err(error) = served {
-        tracing::debug!(%error, "HTTP connection ended");
+    match served {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "HTTP connection ended"),
+        Err(()) => tracing::debug!("HTTP connection cut: nothing came or was taken for too long"),
+    }
+}
+
+/// Answers one request. A draining node answers no other on the same connection.
+async fn respond(
+    node: &Node,
+    response: impl Future<Output = Result<Response, Infallible>>,
+) -> Result<Response, Infallible> {
+    let mut response = response.await?;
+    if node.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
+    Ok(response)
+}
+
+/// One connection's stay at the HTTP doors.
+#[derive(Debug)]
+struct Visit {
+    accepted_at: Instant,
+    /// When the last request came, if any did.
+    asked_at: Mutex<Option<Instant>>,
+    place: Arc<OwnedSemaphorePermit>,
+}
+
+impl Visit {
+    fn new(place: OwnedSemaphorePermit) -> Self {
+        Visit {
+            accepted_at: clock::now(),
+            asked_at: Mutex::new(None),
+            place: Arc::new(place),
+        }
+    }
+
+    /// Notes a request. The first one's deadline counts from the accept, so that it cannot be put
+    /// off by a slow head; a later one's from its own arrival.
+    fn next_request(&self) -> Arrival {
+        let now = clock::now();
+        let earlier = self.asked_at.lock().replace(now);
+        Arrival {
+            since: earlier.map_or(self.accepted_at, |_| now),
+            place: Arc::clone(&self.place),
+        }
+    }
+
+    fn has_asked(&self) -> bool {
+        self.asked_at.lock().is_some()
+    }
+
+    /// Done once no request has come for as long as `patience`. A peer that does not read its
+    /// answers ends so too: its further requests are not taken once the write buffer is full.
+    async fn is_overdue(&self, patience: Duration) {
+        loop {
+            let end = self.asked_at.lock().unwrap_or(self.accepted_at) + patience;
+            if end <= clock::now() {
+                return;
+            }
+            tokio::time::sleep_until(end).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        sync::Semaphore,
+    };
+
+    use super::*;
+    use crate::config::Settings;
+
+    #[tokio::test]
+    async fn without_a_place_a_connection_waits_until_another_ends() {
+        let mut node = Node::new(Settings::default().into_config().unwrap());
+        node.places = Arc::new(Semaphore::new(2));
+        let node = Arc::new(node);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let task = tokio::spawn(listen(Arc::clone(&node), listener, std::future::pending()));
+        let first = TcpStream::connect(addr).await.unwrap();
+        let _second = TcpStream::connect(addr).await.unwrap();
+        let mut third = TcpStream::connect(addr).await.unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nHost: harbor\r\nConnection: close\r\n\r\n";
+        third.write_all(request).await.unwrap();
+        while node.metrics.accepts_paused.get() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(node.tasks.len(), 2);
+        drop(first);
+        let mut answer = String::new();
+        third.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        task.abort();
     }
 }

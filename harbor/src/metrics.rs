@@ -29,6 +29,8 @@ pub(crate) struct Metrics {
     pub(crate) systems: Gauge,
     /// Sockets opened.
     pub(crate) connections_opened: Counter,
+    /// Times the last place for a TCP connection was taken, and the next had to wait.
+    pub(crate) accepts_paused: Counter,
     /// Connections replaced by a newer one of the same agent.
     pub(crate) takeovers: Counter,
     /// Data messages accepted.
@@ -85,6 +87,7 @@ impl Metrics {
             systems: of.gauge("systems", "Systems with an agent or a watcher now"),
             outbox_bytes: of.gauge("outbox_bytes", "Bytes waiting in all outboxes now"),
             connections_opened: of.counter("connections_opened", "Sockets opened"),
+            accepts_paused: of.counter("accepts_paused", "Times no TCP connection was accepted"),
             takeovers: of.counter("takeovers", "Connections replaced by a newer one"),
             messages_accepted: of.counter("messages_accepted", "Messages accepted"),
             messages_unrouted: of.counter("messages_unrouted", "Messages accepted for nobody"),

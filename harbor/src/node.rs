@@ -2,7 +2,10 @@
 //!
 //! Consulted by every stage of a frame's way.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use synapse::{Code, Refusal, envelope::Refused};
 use tokio::sync::Semaphore;
@@ -13,6 +16,7 @@ use crate::{
     answer::Answers,
     config::Config,
     groups::{Groups, Scoped},
+    limits::{HTTP_CONNECTIONS_SPARE, RETRY_AFTER_MS},
     metrics::Metrics,
     registry::Registry,
 };
@@ -26,12 +30,16 @@ pub(crate) struct Node {
     pub(crate) registry: Arc<Registry>,
     pub(crate) groups: Groups,
     pub(crate) systems: Groups,
+    /// A permit a TCP connection, upgraded or not.
+    pub(crate) places: Arc<Semaphore>,
     /// A permit a WebSocket.
     pub(crate) permits: Arc<Semaphore>,
     /// A task a connection.
     pub(crate) tasks: TaskTracker,
-    /// Cancelled once, when the node is told to stop.
+    /// Cancelled once, when the node is told to stop. For those who wait for it.
     pub(crate) stopping: CancellationToken,
+    /// Whether it was. For those who look often.
+    is_draining: AtomicBool,
 }
 
 impl Node {
@@ -42,22 +50,45 @@ impl Node {
             |scoped, gauge| Groups::new(scoped, Arc::clone(&answers), Arc::clone(&metrics), gauge);
         let groups = table(Scoped::Groups, metrics.groups.clone());
         let systems = table(Scoped::Systems, metrics.systems.clone());
+        let places = config
+            .connections_max
+            .saturating_add(HTTP_CONNECTIONS_SPARE)
+            .min(Semaphore::MAX_PERMITS);
         Node {
-            permits: Arc::new(Semaphore::new(config.connections_max)),
+            places: Arc::new(Semaphore::new(places)),
+            permits: Arc::new(Semaphore::new(config.connections_max.min(places))),
             registry: Arc::new(Registry::default()),
             groups,
             systems,
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
+            is_draining: AtomicBool::new(false),
             config,
             answers,
             metrics,
         }
     }
 
+    /// Nobody is welcome from now on.
+    pub(crate) fn start_draining(&self) {
+        self.is_draining.store(true, Ordering::Release);
+        self.stopping.cancel();
+    }
+
+    /// Whether the node was told to stop.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Acquire)
+    }
+
     /// The refusal of whoever comes while the node is going away.
     pub(crate) fn draining_refusal(&self) -> Refusal {
-        Refusal::new(Code::Draining, "this node is going away").retry_after_ms(1_000)
+        Refusal::new(Code::Draining, "this node is going away").retry_after_ms(RETRY_AFTER_MS)
+    }
+
+    /// Most bytes of members or agents in one answer: with the envelope around them it is no larger
+    /// than the frames that this node reads.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.config.max_frame_bytes - self.config.max_frame_bytes / 4
     }
 
     /// Counts a refusal, and builds the frame that tells it.

@@ -15,7 +15,7 @@ use dashmap::{DashMap, mapref::entry::Entry};
 use parking_lot::{Mutex, RwLock};
 use synapse::{Code, Refusal, envelope::Endpoint};
 
-use crate::{connection::outbox::Outbox, metrics::Metrics};
+use crate::{connection::outbox::Outbox, limits::RETRY_AFTER_MS, metrics::Metrics};
 
 /// A connected agent. It stays the same through takeovers.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Registry {
                 let reason = format!("{} is connected, and takeover is false", occupied.key());
                 return Err(
                     Refusal::of_field(Code::AgentInUse, "sender.agent_id", reason)
-                        .retry_after_ms(1_000),
+                        .retry_after_ms(RETRY_AFTER_MS),
                 );
             }
             Entry::Occupied(mut occupied) => {

@@ -10,8 +10,10 @@ use synapse::{
     control::{self, Confirm, Join, Register},
     envelope::Endpoint,
 };
+use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::{
+    connection::outbox::Pushed,
     groups::{Groups, Roles},
     limits::ROLES_PER_MEMBER_MAX,
     node::Node,
@@ -72,19 +74,32 @@ impl Session {
         self.confirm == Confirm::Each
     }
 
+    /// Queues a frame of Harbor's for this connection, from its own task. An agent that sends and
+    /// never reads its answers is too slow like any other.
+    pub(crate) fn answer(&self, frame: Utf8Bytes) {
+        let lease = &self.lease;
+        let metrics = &self.node.metrics;
+        let pushed = lease
+            .agent
+            .outbox
+            .push_answer(lease.generation, frame, metrics);
+        if pushed == Pushed::Full {
+            tracing::info!(agent = %lease.agent.id, "closing an agent that does not read its answers");
+        }
+    }
+
     /// Joins a group, or changes the roles in it.
-    pub(crate) fn join(&self, join: &Join) -> Result<control::Roster, Refusal> {
+    pub(crate) fn join(&self, join: &Join) -> Result<(), Refusal> {
         self.enter(join, self.node.config.groups_per_agent_max)
     }
 
-    fn enter(&self, join: &Join, groups_max: usize) -> Result<control::Roster, Refusal> {
+    fn enter(&self, join: &Join, groups_max: usize) -> Result<(), Refusal> {
         let agent = &self.lease.agent;
         let mut memberships = agent.memberships.lock();
-        let Some(memberships) = memberships.as_mut() else {
-            return Err(Refusal::new(
-                Code::NotRegistered,
-                "this connection was closed",
-            ));
+        // A newer connection, overtaking this one, says where the agent is a member.
+        let Some(memberships) = memberships.as_mut().filter(|_| self.lease.is_current()) else {
+            let reason = "this connection was closed or replaced";
+            return Err(Refusal::new(Code::NotRegistered, reason));
         };
         let known = memberships.groups.contains(join.group_id.as_str());
         if !known && memberships.groups.len() >= groups_max {
@@ -93,25 +108,25 @@ impl Session {
         let name: Arc<str> = Arc::from(join.group_id.as_str());
         memberships.groups.insert(Arc::clone(&name));
         let roles: Roles = join.all_roles().into_iter().map(Box::from).collect();
-        Ok(self.node.groups.join(&name, agent, roles))
+        self.node.groups.join(&name, agent, roles);
+        Ok(())
     }
 
     /// Leaves a group; leaving one it is not in changes nothing.
-    pub(crate) fn leave(&self, group_id: &str) -> control::Roster {
+    pub(crate) fn leave(&self, group_id: &str) {
         let agent = &self.lease.agent;
         if let Some(memberships) = agent.memberships.lock().as_mut()
             && let Some(name) = memberships.groups.take(group_id)
         {
             self.node.groups.leave(&name, agent);
         }
-        self.node.groups.describe(group_id)
     }
 
-    /// Starts a watch; `start` gets the snapshot before any change is told.
+    /// Starts a watch; `start` gets the snapshot's pages before any change is told.
     pub(crate) fn watch(
         &mut self,
         scope: &control::Scope,
-        start: impl FnOnce(control::Roster),
+        start: impl FnOnce(Vec<control::Roster>),
     ) -> Result<(), Refusal> {
         let (groups, name) = table(&self.node, scope)?;
         let watch = (scope.clone(), Arc::clone(&name));
@@ -120,7 +135,14 @@ impl Session {
         {
             return Err(too_many_groups(&self.node, "payload"));
         }
-        groups.watch(&name, &self.lease.agent, self.lease.generation, start);
+        let page_bytes = self.node.page_bytes();
+        groups.watch(
+            &name,
+            &self.lease.agent,
+            self.lease.generation,
+            page_bytes,
+            start,
+        );
         self.watches.insert(watch);
         Ok(())
     }
@@ -241,6 +263,7 @@ fn table<'n>(node: &'n Node, scope: &control::Scope) -> Result<(&'n Groups, Arc<
 }
 
 fn too_many_groups(node: &Node, field: &'static str) -> Refusal {
-    let reason = format!("at most {} are allowed", node.config.groups_per_agent_max);
+    let max = node.config.groups_per_agent_max;
+    let reason = format!("an agent may be in at most {max} groups, and have as many watches");
     Refusal::of_field(Code::LimitExceeded, field, reason)
 }

@@ -205,6 +205,9 @@ pub(crate) struct Discover {
     /// That belong to this system
     #[arg(long, value_name = "ID")]
     pub(crate) in_system: Option<String>,
+    /// That come after this agent, to go on where an earlier list ended
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) after: Option<String>,
     /// Most agents to list
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_within::<u32>(1, 1_000))]
     pub(crate) limit: u32,

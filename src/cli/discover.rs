@@ -22,6 +22,7 @@ pub(crate) async fn run(connection: &Connection, discover: Discover) -> Result<(
             role: discover.role.unwrap_or_default(),
             system_id: discover.in_system.unwrap_or_default(),
             group_id: discover.group.unwrap_or_default(),
+            after: discover.after.unwrap_or_default(),
             limit: discover.limit,
         })
         .await;
@@ -35,7 +36,9 @@ pub(crate) async fn run(connection: &Connection, discover: Discover) -> Result<(
     }
     if found.total > found.agents.len() as u64 {
         let (listed, total) = (found.agents.len(), found.total);
-        say(&format!("{listed} of {total} are listed; see --limit"));
+        say(&format!(
+            "{listed} of {total} are listed; see --limit and --after"
+        ));
     }
     Ok(())
 }

@@ -33,9 +33,12 @@ pub fn new_id() -> String {
 impl Agent {
     /// Connects and reads the challenge.
     pub async fn connect(harbor: &Harbor) -> Agent {
-        let (socket, _) = soon("the upgrade", connect_async(harbor.url()))
-            .await
-            .unwrap();
+        Agent::connect_to(&harbor.url()).await
+    }
+
+    /// The same, to any Harbor.
+    pub async fn connect_to(url: &str) -> Agent {
+        let (socket, _) = soon("the upgrade", connect_async(url)).await.unwrap();
         let mut agent = Agent {
             id: String::new(),
             socket,
@@ -44,6 +47,14 @@ impl Agent {
         let challenge = agent.next().await;
         assert_eq!(challenge["type"], "synapse.challenge");
         agent.challenge = challenge["payload"].clone();
+        agent
+    }
+
+    /// Connects to any Harbor and registers as `id`.
+    pub async fn register_at(url: &str, id: &str) -> Agent {
+        let mut agent = Agent::connect_to(url).await;
+        let answer = agent.try_register(json!({"agent_id": id}), json!({})).await;
+        assert_eq!(answer["type"], "synapse.registered", "{answer}");
         agent
     }
 

@@ -95,7 +95,12 @@ pub fn close_payload(code: u16, reason: &[u8]) -> Vec<u8> {
 impl Raw {
     /// Connects over TCP and writes nothing.
     pub async fn connect(harbor: &Harbor) -> Raw {
-        let tcp = soon("TCP connects", TcpStream::connect(harbor.addr())).await;
+        Raw::connect_to(harbor.addr()).await
+    }
+
+    /// The same for a Harbor that somebody else has, such as one that drains.
+    pub async fn connect_to(addr: std::net::SocketAddr) -> Raw {
+        let tcp = soon("TCP connects", TcpStream::connect(addr)).await;
         Raw::over(tcp.unwrap())
     }
 
@@ -201,13 +206,28 @@ impl Raw {
         }
     }
 
-    /// The next frame that is no ping, which must be a text frame, as bytes.
+    /// The next message, whole or in fragments, which must be text, as bytes.
     pub async fn next_text(&mut self) -> Vec<u8> {
+        match self.text_or_end().await {
+            Some(text) => text,
+            None => panic!("a text message was expected, not the end"),
+        }
+    }
+
+    /// The same; `None` when the connection is closed or ends before it.
+    pub async fn text_or_end(&mut self) -> Option<Vec<u8>> {
+        let mut text: Option<Vec<u8>> = None;
         loop {
-            match self.next_frame().await {
-                Some(frame) if frame.first == FIN | TEXT => return frame.payload,
-                Some(frame) if frame.first == FIN | PING => {}
-                other => panic!("a text frame was expected, not {other:?}"),
+            let frame = self.next_frame().await?;
+            match (frame.first & !FIN, &mut text) {
+                (PING, _) => continue,
+                (CLOSE, _) => return None,
+                (TEXT, None) => text = Some(frame.payload),
+                (CONTINUATION, Some(text)) => text.extend(frame.payload),
+                (opcode, _) => panic!("a text message was expected, not opcode {opcode}"),
+            }
+            if frame.first & FIN != 0 {
+                return text;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! When to ping, and when a silent peer is given up.
 //!
-//! Beside a frame's way: any frame that comes in is a sign of life. A peer that shows none for two
-//! intervals, though pinged in between, is gone.
+//! Beside a frame's way: any byte that comes in is a sign of life, so that a large frame over a slow
+//! line is not cut. A peer that shows none for two intervals, though pinged in between, is gone.
 
 use std::{
     future::Future,
@@ -28,7 +28,8 @@ pub(crate) enum Due {
 pub(crate) struct Heartbeat {
     interval: Duration,
     sleep: Pin<Box<Sleep>>,
-    heard: bool,
+    /// Bytes that had come at the last beat; `None` before the first.
+    bytes_read: Option<u64>,
 }
 
 impl Heartbeat {
@@ -40,22 +41,16 @@ impl Heartbeat {
         Heartbeat {
             interval,
             sleep,
-            heard: true,
+            bytes_read: None,
         }
     }
 
-    /// Notes a sign of life.
-    pub(crate) fn heard(&mut self) {
-        self.heard = true;
-    }
-
-    /// What is due now, if anything.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Due> {
+    /// What is due now, if anything, when so many bytes have come from the peer.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, bytes_read: u64) -> Poll<Due> {
         ready!(self.sleep.as_mut().poll(cx));
-        if !self.heard {
+        if self.bytes_read.replace(bytes_read) == Some(bytes_read) {
             return Poll::Ready(Due::GiveUp);
         }
-        self.heard = false;
         self.sleep.as_mut().reset(clock::now() + self.interval);
         Poll::Ready(Due::Ping)
     }
@@ -72,11 +67,10 @@ mod tests {
         let interval = Duration::from_secs(10);
         let started = clock::now();
         let mut heartbeat = Heartbeat::new(interval);
-        assert_eq!(poll_fn(|cx| heartbeat.poll(cx)).await, Due::Ping);
-        heartbeat.heard();
-        assert_eq!(poll_fn(|cx| heartbeat.poll(cx)).await, Due::Ping);
+        assert_eq!(poll_fn(|cx| heartbeat.poll(cx, 0)).await, Due::Ping);
+        assert_eq!(poll_fn(|cx| heartbeat.poll(cx, 1)).await, Due::Ping);
         let last_sign = clock::now();
-        assert_eq!(poll_fn(|cx| heartbeat.poll(cx)).await, Due::GiveUp);
+        assert_eq!(poll_fn(|cx| heartbeat.poll(cx, 1)).await, Due::GiveUp);
         assert!(clock::now() - last_sign <= 2 * interval);
         assert!(clock::now() - started <= 3 * interval);
     }

@@ -1,9 +1,10 @@
 //! The bounded queue of frames to one agent.
 //!
 //! Stands between delivery and the socket. It belongs to the agent, not to one connection: after a
-//! takeover the newer connection goes on where the older one stopped. Answers and presence changes
-//! (control) belong to the connection and go first. Bounded in bytes; when it is full the agent is
-//! too slow and is closed, and others are not held up.
+//! takeover the newer connection goes on where the older one stopped, after the older one has given
+//! back what it took and could not write. Answers and presence changes (control) belong to the
+//! connection and go first. Each kind is bounded in bytes; when one is full the agent is too slow
+//! and is closed, and others are not held up.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +18,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::{
     clock::Instant,
-    limits::{QUEUED_FRAME_OVERHEAD_BYTES, WRITE_BATCH_BYTES_MAX},
+    limits::{IDLE_QUEUE_FRAMES_MAX, QUEUED_FRAME_OVERHEAD_BYTES, WRITE_BATCH_BYTES_MAX},
     metrics::Metrics,
 };
 
@@ -62,9 +63,12 @@ pub(crate) struct Outbox {
 
 #[derive(Debug)]
 struct State {
-    control: VecDeque<Utf8Bytes>,
-    data: VecDeque<Delivery>,
-    bytes: usize,
+    control: Queue<Utf8Bytes>,
+    data: Queue<Delivery>,
+    /// The connection that has taken messages and may not have written them yet. If it is an older
+    /// one it has still to give them back; until then the newer one gets none, so that no message
+    /// overtakes.
+    writer: Option<u64>,
     /// Set once the agent is to be closed; nothing is pushed after.
     closing: Option<Close>,
     waker: Option<Waker>,
@@ -84,9 +88,9 @@ impl Outbox {
     /// An empty one, drained by the connection `generation`.
     pub(crate) fn new(generation: u64, bytes_max: usize) -> Self {
         let state = State {
-            control: VecDeque::new(),
-            data: VecDeque::new(),
-            bytes: 0,
+            control: Queue::default(),
+            data: Queue::default(),
+            writer: None,
             closing: None,
             waker: None,
             waits_for: WaitsFor::Frames,
@@ -111,10 +115,10 @@ impl Outbox {
     /// Queues a message and wakes the connection.
     pub(crate) fn push(&self, delivery: Delivery, metrics: &Metrics) -> Pushed {
         let mut state = self.state.lock();
-        let cost = cost(&delivery.frame);
-        let pushed = state.make_room(cost, self.bytes_max, metrics);
+        let bytes = state.data.bytes + delivery.cost();
+        let pushed = state.room(bytes, self.bytes_max);
         if pushed == Pushed::Queued {
-            state.data.push_back(delivery);
+            state.data.push(delivery, metrics);
         }
         state.wake_after_push(pushed);
         pushed
@@ -143,9 +147,10 @@ impl Outbox {
         if self.generation() != generation {
             return Pushed::Gone;
         }
-        let pushed = state.make_room(cost(&frame), self.bytes_max, metrics);
+        let bytes = state.control.bytes + frame.cost();
+        let pushed = state.room(bytes, self.bytes_max);
         if pushed == Pushed::Queued {
-            state.control.push_back(frame);
+            state.control.push(frame, metrics);
         }
         pushed
     }
@@ -165,8 +170,7 @@ impl Outbox {
             return false;
         }
         self.generation.store(generation, Ordering::Release);
-        let dropped: usize = state.control.drain(..).map(|frame| cost(&frame)).sum();
-        state.shrink_by(dropped, metrics);
+        state.control.clear(metrics);
         state.wake();
         true
     }
@@ -175,11 +179,25 @@ impl Outbox {
     pub(crate) fn end(&self, metrics: &Metrics) {
         let mut state = self.state.lock();
         state.closing.get_or_insert(Close::Normal);
-        metrics.deliveries_dropped.inc_by(state.data.len() as u64);
-        state.data.clear();
-        state.control.clear();
-        let bytes = state.bytes;
-        state.shrink_by(bytes, metrics);
+        metrics
+            .deliveries_dropped
+            .inc_by(state.data.frames.len() as u64);
+        state.data.clear(metrics);
+        state.control.clear(metrics);
+    }
+
+    /// Gives back, from the connection that ends, the messages that it took and could not write:
+    /// they are the first in the queue again. To be called by every connection before it is gone.
+    pub(crate) fn settle(&self, generation: u64, unwritten: Vec<Delivery>, metrics: &Metrics) {
+        let mut state = self.state.lock();
+        if state.writer != Some(generation) {
+            return;
+        }
+        state.writer = None;
+        for delivery in unwritten.into_iter().rev() {
+            state.data.push_first(delivery, metrics);
+        }
+        state.wake();
     }
 
     /// Takes the next frames to write, at most [`WRITE_BATCH_BYTES_MAX`] and at least one; expired
@@ -196,7 +214,7 @@ impl Outbox {
         if let Some(close) = self.must_end(&state, generation) {
             return Poll::Ready(Err(close));
         }
-        if state.fill(now, metrics, batch) {
+        if state.fill(generation, now, metrics, batch) {
             return Poll::Ready(Ok(()));
         }
         if let Some(close) = state.closing {
@@ -227,53 +245,55 @@ impl Outbox {
 }
 
 impl State {
-    fn make_room(&mut self, cost: usize, bytes_max: usize, metrics: &Metrics) -> Pushed {
+    /// Whether a queue may grow to `bytes`.
+    fn room(&mut self, bytes: usize, bytes_max: usize) -> Pushed {
         if self.closing.is_some() {
             return Pushed::Gone;
         }
-        if self.bytes + cost > bytes_max {
+        if bytes > bytes_max {
             self.closing = Some(Close::TooSlow);
             return Pushed::Full;
         }
-        self.bytes += cost;
-        metrics.outbox_bytes.inc_by(cost as i64);
         Pushed::Queued
     }
 
-    fn shrink_by(&mut self, bytes: usize, metrics: &Metrics) {
-        self.bytes -= bytes;
-        metrics.outbox_bytes.dec_by(bytes as i64);
-    }
-
-    /// Moves what may be written into `batch`; whether that is anything.
-    fn fill(&mut self, now: Instant, metrics: &Metrics, batch: &mut Batch) -> bool {
+    /// Moves what the connection may write into `batch`; whether that is anything. That it asks
+    /// means that it has written what it took before.
+    fn fill(
+        &mut self,
+        generation: u64,
+        now: Instant,
+        metrics: &Metrics,
+        batch: &mut Batch,
+    ) -> bool {
+        let bytes_before = self.control.bytes + self.data.bytes;
         let mut taken = 0;
-        let mut expired = 0;
-        while taken < WRITE_BATCH_BYTES_MAX {
-            let Some(frame) = self.control.pop_front() else {
-                break;
-            };
-            taken += cost(&frame);
+        while taken < WRITE_BATCH_BYTES_MAX
+            && let Some(frame) = self.control.pop()
+        {
+            taken += frame.cost();
             batch.control.push(frame);
         }
-        let mut passed_over = 0;
-        while taken < WRITE_BATCH_BYTES_MAX {
-            let Some(delivery) = self.data.pop_front() else {
-                break;
-            };
+        let is_settled = self.writer.is_none_or(|writer| writer == generation);
+        let mut expired = 0;
+        while is_settled
+            && taken < WRITE_BATCH_BYTES_MAX
+            && let Some(delivery) = self.data.pop()
+        {
             if delivery.deadline <= now {
                 expired += 1;
-                passed_over += cost(&delivery.frame);
                 continue;
             }
-            taken += cost(&delivery.frame);
+            taken += delivery.cost();
             batch.data.push(delivery);
         }
-        if expired > 0 {
-            metrics.deliveries_expired.inc_by(expired);
+        if is_settled {
+            self.writer = (!batch.data.is_empty()).then_some(generation);
         }
-        if taken + passed_over > 0 {
-            self.shrink_by(taken + passed_over, metrics);
+        let bytes_less = bytes_before - self.control.bytes - self.data.bytes;
+        if bytes_less > 0 {
+            metrics.outbox_bytes.dec_by(bytes_less as i64);
+            metrics.deliveries_expired.inc_by(expired);
         }
         taken > 0
     }
@@ -299,8 +319,71 @@ impl State {
     }
 }
 
-fn cost(frame: &Utf8Bytes) -> usize {
-    frame.len() + QUEUED_FRAME_OVERHEAD_BYTES
+/// Frames in order, and what they cost.
+#[derive(Debug)]
+struct Queue<F> {
+    frames: VecDeque<F>,
+    bytes: usize,
+}
+
+impl<F> Default for Queue<F> {
+    fn default() -> Self {
+        Queue {
+            frames: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<F: Cost> Queue<F> {
+    fn push(&mut self, frame: F, metrics: &Metrics) {
+        self.grow_by(frame.cost(), metrics);
+        self.frames.push_back(frame);
+    }
+
+    fn push_first(&mut self, frame: F, metrics: &Metrics) {
+        self.grow_by(frame.cost(), metrics);
+        self.frames.push_front(frame);
+    }
+
+    fn grow_by(&mut self, bytes: usize, metrics: &Metrics) {
+        self.bytes += bytes;
+        metrics.outbox_bytes.inc_by(bytes as i64);
+    }
+
+    /// Takes the first frame; the caller tells the metrics. An emptied queue gives back much room.
+    fn pop(&mut self) -> Option<F> {
+        let Some(frame) = self.frames.pop_front() else {
+            if self.frames.capacity() > IDLE_QUEUE_FRAMES_MAX {
+                self.frames = VecDeque::new();
+            }
+            return None;
+        };
+        self.bytes -= frame.cost();
+        Some(frame)
+    }
+
+    fn clear(&mut self, metrics: &Metrics) {
+        metrics.outbox_bytes.dec_by(self.bytes as i64);
+        *self = Queue::default();
+    }
+}
+
+/// What a queued frame counts against the bound, in bytes.
+trait Cost {
+    fn cost(&self) -> usize;
+}
+
+impl Cost for Utf8Bytes {
+    fn cost(&self) -> usize {
+        self.len() + QUEUED_FRAME_OVERHEAD_BYTES
+    }
+}
+
+impl Cost for Delivery {
+    fn cost(&self) -> usize {
+        self.frame.cost()
+    }
 }
 
 #[cfg(test)]
@@ -434,6 +517,37 @@ mod tests {
             assert!(woken.0.load(Ordering::Relaxed));
             assert_eq!(outbox.poll_end(1, &mut cx), Poll::Ready(end));
         }
+    }
+
+    #[test]
+    fn what_an_older_connection_could_not_write_comes_first_and_nothing_before_it() {
+        let (outbox, metrics) = (Outbox::new(1, 10_000), Metrics::new());
+        outbox.push(delivery("1", MINUTE), &metrics);
+        outbox.push(delivery("2", MINUTE), &metrics);
+        assert_eq!(
+            take(&outbox, 1, &metrics),
+            Poll::Ready(Ok(vec!["1".into(), "2".into()]))
+        );
+        assert!(outbox.hand_over(2, &metrics));
+        assert!(outbox.hand_over(3, &metrics));
+        outbox.push(delivery("3", MINUTE), &metrics);
+        outbox.push_control(3, "answer".into(), &metrics);
+        assert_eq!(
+            take(&outbox, 3, &metrics),
+            Poll::Ready(Ok(vec!["answer".into()]))
+        );
+        outbox.settle(2, Vec::new(), &metrics);
+        assert_eq!(
+            take(&outbox, 3, &metrics),
+            Poll::Pending,
+            "the second wrote nothing"
+        );
+        outbox.settle(1, vec![delivery("2", MINUTE)], &metrics);
+        assert_eq!(
+            take(&outbox, 3, &metrics),
+            Poll::Ready(Ok(vec!["2".into(), "3".into()]))
+        );
+        assert_eq!(metrics.outbox_bytes.get(), 0);
     }
 
     #[test]

@@ -23,12 +23,19 @@ use tokio_tungstenite::{
     tungstenite::{
         Error, Message, Utf8Bytes,
         error::ProtocolError,
-        protocol::{CloseFrame, Role, WebSocketConfig},
+        protocol::{
+            CloseFrame, Role, WebSocketConfig,
+            frame::{
+                Frame,
+                coding::{Data, OpCode},
+            },
+        },
     },
 };
 
 use crate::limits::{
     CLOSE_GRACE, READ_BUFFER_BYTES, WIRE_BYTES_PER_FRAME_BYTE_MAX, WRITE_BATCH_BYTES_MAX,
+    WRITE_BUFFER_BYTES_MAX,
 };
 
 /// What came in.
@@ -46,6 +53,12 @@ pub enum Incoming {
 #[derive(Debug)]
 pub struct Socket {
     stream: WebSocketStream<Metered>,
+    /// What is left of a message that goes in fragments.
+    rest: Option<Bytes>,
+    /// How many bytes of TCP will have been written once all that was fed is.
+    fed: u64,
+    /// All that had come was read; there is nothing until the TCP connection has something.
+    is_drained: bool,
 }
 
 impl Socket {
@@ -54,8 +67,8 @@ impl Socket {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
             // A batch is collected here and written by one flush.
-            .write_buffer_size(2 * WRITE_BATCH_BYTES_MAX + max_frame_bytes)
-            .max_write_buffer_size(4 * (WRITE_BATCH_BYTES_MAX + max_frame_bytes))
+            .write_buffer_size(WRITE_BUFFER_BYTES_MAX)
+            .max_write_buffer_size(2 * WRITE_BUFFER_BYTES_MAX)
             .max_message_size(Some(max_frame_bytes))
             .max_frame_size(Some(max_frame_bytes));
         let metered = Metered {
@@ -63,21 +76,38 @@ impl Socket {
             // A copy, and mostly of nothing: the HTTP parser's buffer is not kept alive by it.
             already_read: Bytes::copy_from_slice(already_read),
             since_message: 0,
+            bytes_read: 0,
+            written: 0,
             bytes_max: WIRE_BYTES_PER_FRAME_BYTE_MAX * max_frame_bytes,
         };
         // Not `from_partially_read`: a read buffer made from bytes shrinks to single frames.
         let stream = WebSocketStream::from_raw_socket(metered, Role::Server, Some(config)).await;
-        Socket { stream }
+        Socket {
+            stream,
+            rest: None,
+            fed: 0,
+            is_drained: false,
+        }
     }
 
     /// The next message, or why there will be none. On `Err` the peer has not been told yet.
     pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Close>> {
-        let message = ready!(Pin::new(&mut self.stream).poll_next(cx));
+        // The WebSocket clears its read buffer before it finds that there is nothing to read.
+        if self.is_drained && self.stream.get_ref().tcp.poll_read_ready(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let message = Pin::new(&mut self.stream).poll_next(cx);
+        self.is_drained = message.is_pending();
+        let message = ready!(message);
         let metered = self.stream.get_mut();
         let incoming = match message {
             Some(Ok(Message::Text(text))) => Incoming::Text(text),
             Some(Ok(Message::Binary(bytes))) => Incoming::Binary(bytes),
-            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Incoming::Alive,
+            Some(Ok(Message::Ping(payload))) => {
+                self.fed += wire_bytes(payload.len());
+                Incoming::Alive
+            }
+            Some(Ok(Message::Pong(_) | Message::Frame(_))) => Incoming::Alive,
             Some(Ok(Message::Close(_))) | None => return Poll::Ready(Err(Close::Normal)),
             Some(Err(_)) if metered.is_over() => return Poll::Ready(Err(Close::TooLarge)),
             Some(Err(error)) => return Poll::Ready(Err(close_for(&error))),
@@ -86,13 +116,19 @@ impl Socket {
         Poll::Ready(Ok(incoming))
     }
 
-    /// Adds a text message to what the next flush writes. Call only after a flush was ready.
+    /// How many bytes have come so far, whole messages or not.
+    pub fn bytes_read(&self) -> u64 {
+        self.stream.get_ref().bytes_read
+    }
+
+    /// Adds a text message to what the next flush writes. Call only after a flush was ready, and
+    /// after a message longer than `WRITE_BATCH_BYTES_MAX` nothing more before the next.
     ///
     /// # Errors
     ///
     /// When the peer is gone or closing.
     pub fn feed_text(&mut self, frame: Utf8Bytes) -> Result<(), Close> {
-        self.feed(Message::Text(frame))
+        self.feed_data(Data::Text, Bytes::from(frame))
     }
 
     /// Adds a binary message. Harbor itself sends none; the conformance suite asks for it.
@@ -101,7 +137,24 @@ impl Socket {
     ///
     /// As [`Socket::feed_text`].
     pub fn feed_binary(&mut self, bytes: Bytes) -> Result<(), Close> {
-        self.feed(Message::Binary(bytes))
+        self.feed_data(Data::Binary, bytes)
+    }
+
+    fn feed_data(&mut self, kind: Data, mut bytes: Bytes) -> Result<(), Close> {
+        let whole = bytes.len() / WRITE_BATCH_BYTES_MAX;
+        let last = bytes.len() % WRITE_BATCH_BYTES_MAX;
+        self.fed += whole as u64 * wire_bytes(WRITE_BATCH_BYTES_MAX);
+        if last > 0 || whole == 0 {
+            self.fed += wire_bytes(last);
+        }
+        let first = bytes.split_to(bytes.len().min(WRITE_BATCH_BYTES_MAX));
+        self.rest = Some(bytes).filter(|rest| !rest.is_empty());
+        let is_whole = self.rest.is_none();
+        self.feed(Message::Frame(Frame::message(
+            first,
+            OpCode::Data(kind),
+            is_whole,
+        )))
     }
 
     /// Adds a ping.
@@ -110,6 +163,7 @@ impl Socket {
     ///
     /// As [`Socket::feed_text`].
     pub fn feed_ping(&mut self) -> Result<(), Close> {
+        self.fed += wire_bytes(0);
         self.feed(Message::Ping(Bytes::new()))
     }
 
@@ -121,9 +175,30 @@ impl Socket {
 
     /// Writes what was fed.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
-        Pin::new(&mut self.stream)
-            .poll_flush(cx)
-            .map_err(|error| close_for(&error))
+        loop {
+            let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
+            flushed.map_err(|error| close_for(&error))?;
+            let Some(mut rest) = self.rest.take() else {
+                self.fed = self.written();
+                return Poll::Ready(Ok(()));
+            };
+            let fragment = rest.split_to(rest.len().min(WRITE_BATCH_BYTES_MAX));
+            let is_last = rest.is_empty();
+            let frame = Frame::message(fragment, OpCode::Data(Data::Continue), is_last);
+            self.rest = Some(rest).filter(|rest| !rest.is_empty());
+            self.feed(Message::Frame(frame))?;
+        }
+    }
+
+    /// Bytes of TCP that will have been written once all that was fed is. An estimate from above
+    /// when pongs stand between.
+    pub fn fed(&self) -> u64 {
+        self.fed
+    }
+
+    /// Bytes the operating system has taken.
+    pub fn written(&self) -> u64 {
+        self.stream.get_ref().written
     }
 
     /// Ends the connection: what was fed, then the close frame, then the TCP connection, each
@@ -149,6 +224,16 @@ impl Socket {
     }
 }
 
+/// Bytes of a frame without mask on the wire (RFC 6455 section 5.2).
+fn wire_bytes(payload_bytes: usize) -> u64 {
+    let header = match payload_bytes {
+        0..=125 => 2,
+        126..=0xFFFF => 4,
+        _ => 10,
+    };
+    header + payload_bytes as u64
+}
+
 /// What a broken socket means for the connection.
 fn close_for(error: &Error) -> Close {
     match error {
@@ -169,6 +254,10 @@ struct Metered {
     /// What came behind the upgrade request; it is read first.
     already_read: Bytes,
     since_message: usize,
+    /// Bytes read in all.
+    bytes_read: u64,
+    /// Bytes written in all.
+    written: u64,
     bytes_max: usize,
 }
 
@@ -195,7 +284,9 @@ impl AsyncRead for Metered {
             buffer.put_slice(&self.already_read.split_to(length));
             Ok(())
         };
-        self.since_message += buffer.filled().len() - before;
+        let length = buffer.filled().len() - before;
+        self.since_message += length;
+        self.bytes_read += length as u64;
         Poll::Ready(read)
     }
 }
@@ -206,7 +297,9 @@ impl AsyncWrite for Metered {
         cx: &mut Context<'_>,
         buffer: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, buffer)
+        let length = ready!(Pin::new(&mut self.tcp).poll_write(cx, buffer))?;
+        self.written += length as u64;
+        Poll::Ready(Ok(length))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -9,6 +9,7 @@ use synapse::{
     Code, Envelope, Refusal,
     address::{self, Kind},
     control::{self, Discover, Discovered, GroupRef, Join, Scope, kind},
+    envelope::Endpoint,
 };
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -20,60 +21,75 @@ use crate::{
     session::{self, Session},
 };
 
-/// Carries out a control message and gives its answer; a watch answers by itself.
+/// Carries out a control message and answers it.
 pub(super) fn answer(
     node: &Node,
     session: &mut Session,
     envelope: &Envelope<'_>,
-) -> Result<Option<Utf8Bytes>, Refusal> {
+) -> Result<(), Refusal> {
     match &*envelope.kind {
         kind::GROUP_JOIN => {
             let join: Join = control::read(envelope)?;
             session::check_join(&join, "payload")?;
-            Ok(Some(reply(node, envelope, &session.join(&join)?)))
+            session.join(&join)?;
+            answer_members(node, session, envelope, &join.group_id);
         }
         kind::GROUP_LEAVE => {
             let group_id = group_of(envelope)?;
-            Ok(Some(reply(node, envelope, &session.leave(&group_id))))
+            session.leave(&group_id);
+            answer_members(node, session, envelope, &group_id);
         }
         kind::GROUP_MEMBERS => {
             let group_id = group_of(envelope)?;
-            Ok(Some(reply(
-                node,
-                envelope,
-                &node.groups.describe(&group_id),
-            )))
+            answer_members(node, session, envelope, &group_id);
         }
         kind::PRESENCE_WATCH => {
             let (agent, generation) = (Arc::clone(&session.lease.agent), session.lease.generation);
             let scope: Scope = control::read(envelope)?;
-            session.watch(&scope, |snapshot| {
-                let frame = reply(node, envelope, &snapshot);
-                agent.outbox.push_control(generation, frame, &node.metrics);
+            session.watch(&scope, |pages| {
+                for page in pages {
+                    let frame = reply(node, envelope, &page);
+                    agent.outbox.push_answer(generation, frame, &node.metrics);
+                }
             })?;
-            Ok(None)
         }
         kind::PRESENCE_UNWATCH => {
             let scope: Scope = control::read(envelope)?;
             session.unwatch(&scope)?;
-            Ok(Some(reply(node, envelope, &scope)))
+            session.answer(reply(node, envelope, &scope));
         }
         kind::DISCOVER => {
             let found = discover(node, &control::read(envelope)?)?;
-            Ok(Some(reply(node, envelope, &found)))
+            session.answer(reply(node, envelope, &found));
         }
+        other => return Err(not_ours(other)),
+    }
+    Ok(())
+}
+
+/// The refusal of a type that has no answer.
+fn not_ours(kind: &str) -> Refusal {
+    let (code, reason) = match kind {
         kind::REGISTER => {
             let reason = "this connection is registered; open another to register again";
-            Err(Refusal::of_field(Code::AlreadyRegistered, "type", reason))
+            (Code::AlreadyRegistered, reason.to_owned())
         }
         other if kind::NOT_OFFERED.contains(&other) => {
             let reason = format!("{other} is not offered by this version of Harbor");
-            Err(Refusal::of_field(Code::Unsupported, "type", reason))
+            (Code::Unsupported, reason)
         }
         other => {
             let reason = format!("{other} is not in the control vocabulary; synapse.* is reserved");
-            Err(Refusal::of_field(Code::UnknownType, "type", reason))
+            (Code::UnknownType, reason)
         }
+    };
+    Refusal::of_field(code, "type", reason)
+}
+
+/// Answers with a group's members.
+fn answer_members(node: &Node, session: &Session, envelope: &Envelope<'_>, group_id: &str) {
+    for page in node.groups.describe(group_id, node.page_bytes()) {
+        session.answer(reply(node, envelope, &page));
     }
 }
 
@@ -95,6 +111,7 @@ fn discover(node: &Node, query: &Discover) -> Result<Discovered, Refusal> {
         ("payload.role", &query.role),
         ("payload.system_id", &query.system_id),
         ("payload.group_id", &query.group_id),
+        ("payload.after", &query.after),
     ] {
         address::check(Kind::Name, field, name)?;
     }
@@ -116,12 +133,38 @@ fn discover(node: &Node, query: &Discover) -> Result<Discovered, Refusal> {
         limit => limit.min(DISCOVER_LIMIT_MAX),
     };
     let total = found.len() as u64;
+    let mut room = node.page_bytes();
     let agents = found
-        .into_values()
+        .into_iter()
+        .filter(|(id, _)| **id > *query.after)
         .take(limit)
+        .map(|(_, endpoint)| endpoint)
+        .take_while(|endpoint| {
+            let fits = room.checked_sub(bytes_at_most(endpoint));
+            room = fits.unwrap_or(0);
+            fits.is_some()
+        })
         .map(|endpoint| (*endpoint).clone())
         .collect();
     Ok(Discovered { agents, total })
+}
+
+/// How many bytes an endpoint takes in an answer at most: any byte of its free texts may be a
+/// control character, which takes six.
+fn bytes_at_most(endpoint: &Endpoint<'_>) -> usize {
+    let texts = [&endpoint.agent_name, &endpoint.endpoint, &endpoint.version];
+    let names = [&endpoint.agent_id, &endpoint.system_id];
+    let names = names.into_iter().chain(&endpoint.capabilities);
+    128 + texts.iter().map(|text| escaped(text, 6)).sum::<usize>()
+        + names.map(|name| escaped(name, 2) + 3).sum::<usize>()
+}
+
+/// The length of a text in JSON at most.
+fn escaped(text: &str, most: usize) -> usize {
+    let special = text
+        .bytes()
+        .filter(|byte| byte.is_ascii_control() || matches!(byte, b'"' | b'\\'));
+    text.len() + (most - 1) * special.count()
 }
 
 /// Those that have the role and group asked for, from the narrowest table that knows.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -17,22 +18,32 @@ use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use crate::{
-    clock::{self, Instant},
-    connection::{Connection, socket::Socket},
+    clock::Instant,
+    connection::{Connection, Ended, socket::Socket},
     gateway, handshake,
+    limits::RETRY_AFTER_MS,
     node::Node,
 };
 
-/// When the TCP connection of a request was accepted; the connect deadline counts from it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AcceptedAt(pub(crate) Instant);
+/// How a request came.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival {
+    /// The connect deadline counts from it.
+    pub(crate) since: Instant,
+    /// The place its TCP connection takes, upgraded or not.
+    pub(crate) place: Arc<OwnedSemaphorePermit>,
+}
 
 /// `GET /ws`.
-pub(crate) async fn upgrade(State(node): State<Arc<Node>>, mut request: Request) -> Response {
+pub(crate) async fn upgrade(
+    State(node): State<Arc<Node>>,
+    Extension(arrival): Extension<Arrival>,
+    mut request: Request,
+) -> Response {
     if let Err(refusal) = check_origin(&node, request.headers()) {
         return gateway::refuse(&node, &refusal);
     }
-    if node.stopping.is_cancelled() {
+    if node.is_draining() {
         return gateway::refuse(&node, &node.draining_refusal());
     }
     let Ok(permit) = Arc::clone(&node.permits).try_acquire_owned() else {
@@ -40,14 +51,9 @@ pub(crate) async fn upgrade(State(node): State<Arc<Node>>, mut request: Request)
             "this node holds {} connections already",
             node.config.connections_max
         );
-        let refusal = Refusal::new(Code::Overloaded, reason).retry_after_ms(1_000);
+        let refusal = Refusal::new(Code::Overloaded, reason).retry_after_ms(RETRY_AFTER_MS);
         return gateway::refuse(&node, &refusal);
     };
-    let accepted_at = request
-        .extensions()
-        .get::<AcceptedAt>()
-        .map_or_else(clock::now, |at| at.0);
-    let deadline = accepted_at + node.config.connect_deadline;
     let upgraded = hyper::upgrade::on(&mut request);
     let (parts, _) = request.into_parts();
     let mut response = match create_response(&axum::http::Request::from_parts(parts.clone(), ())) {
@@ -61,7 +67,12 @@ pub(crate) async fn upgrade(State(node): State<Arc<Node>>, mut request: Request)
             .insert(header::SEC_WEBSOCKET_PROTOCOL, chosen);
     }
     let tasks = node.tasks.clone();
-    tasks.spawn(serve(node, upgraded, permit, deadline));
+    tasks.spawn(async move {
+        if let Some(socket) = socket(&node, upgraded).await {
+            serve(node, socket, arrival.since).await;
+        }
+        drop((permit, arrival.place));
+    });
     response.map(|()| axum::body::Body::empty())
 }
 
@@ -99,32 +110,24 @@ fn not_an_upgrade(error: &str) -> Response {
 }
 
 /// An agent's task, from the upgrade to the last byte.
-async fn serve(
-    node: Arc<Node>,
-    upgraded: OnUpgrade,
-    permit: OwnedSemaphorePermit,
-    deadline: Instant,
-) {
-    let Some(mut socket) = socket(&node, upgraded).await else {
-        return;
-    };
+async fn serve(node: Arc<Node>, mut socket: Socket, since: Instant) {
+    let deadline = since + node.config.connect_deadline;
     node.metrics.connections.inc();
     node.metrics.connections_opened.inc();
     // Boxed, so that an idle agent's task does not carry the handshake's room.
     let registered = Box::pin(handshake::register(&node, &mut socket, deadline)).await;
-    let (socket, close) = match registered {
+    let ended = match registered {
         Ok(session) => {
             Connection::new(Arc::clone(&node), socket, session)
                 .run()
                 .await
         }
-        Err(close) => (socket, close),
+        Err(close) => Ended::unregistered(socket, close),
     };
-    node.metrics.closed(close);
-    tracing::debug!(close = close.label(), "connection ended");
-    Box::pin(socket.close(close)).await;
+    node.metrics.closed(ended.close);
+    tracing::debug!(close = ended.close.label(), "connection ended");
+    Box::pin(ended.socket.close(ended.farewell)).await;
     node.metrics.connections.dec();
-    drop(permit);
 }
 
 async fn socket(node: &Node, upgraded: OnUpgrade) -> Option<Socket> {

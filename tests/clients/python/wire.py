@@ -81,14 +81,23 @@ class Wire:
             self.send(CONTINUATION if at else opcode, piece, fin=at == len(pieces) - 1)
 
     def read(self):
-        """The next frame: (opcode, payload). Harbor does not fragment, and must not mask."""
+        """The next control frame or whole message: (opcode, payload). Harbor must not mask."""
+        opcode, is_last, payload = self._frame()
+        while not is_last:
+            more, is_last, piece = self._frame()
+            if more != CONTINUATION:
+                raise ValueError(f"opcode {more} between fragments")
+            payload += piece
+        return opcode, payload
+
+    def _frame(self):
         first, second = self._exactly(2)
         length = second & 127
         if length > 125:
             length = int.from_bytes(self._exactly(2 if length == 126 else 8), "big")
-        if first & 0x70 or second & 0x80 or not first & 0x80:
+        if first & 0x70 or second & 0x80:
             raise ValueError(f"a frame begins with {first:02x} {second:02x}")
-        return first & 15, self._exactly(length)
+        return first & 15, bool(first & 0x80), self._exactly(length)
 
     def message(self):
         """The next text message; pings on the way are answered."""

@@ -1,0 +1,66 @@
+//! A Harbor as a process of its own, for what only the operating system can tell.
+
+use std::process::Stdio;
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    process::{Child, Command},
+};
+
+use super::{binary, soon};
+
+/// A running `harbor`; it ends with this.
+#[derive(Debug)]
+pub struct Process {
+    /// Where agents connect.
+    pub url: String,
+    child: Child,
+}
+
+impl Process {
+    /// On a free port, with these further arguments.
+    pub async fn start(arguments: &[&str]) -> Process {
+        let mut child = Command::new(binary("harbor"))
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = soon("it listens", lines.next_line())
+            .await
+            .unwrap()
+            .unwrap();
+        let url = line.strip_prefix("listening on ").unwrap().to_owned();
+        Process { url, child }
+    }
+
+    /// What it holds in memory now, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id().unwrap());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// The value of a metric without labels.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let addr = self.url.trim_start_matches("ws://").trim_end_matches("/ws");
+        let mut tcp = tokio::net::TcpStream::connect(addr).await.unwrap();
+        let request = "GET /metrics HTTP/1.1\r\nHost: harbor\r\nConnection: close\r\n\r\n";
+        tcp.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        soon("metrics", tcp.read_to_string(&mut text))
+            .await
+            .unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name} ")))
+            .unwrap();
+        line.parse().unwrap()
+    }
+}
