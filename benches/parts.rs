@@ -9,11 +9,16 @@
 mod turn;
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use harbor::groups::{Member, Roster};
+use harbor::registry::Agent;
+use harbor::router::{self, Snapshot};
 use serde_json::value::RawValue;
 use synapse::Envelope;
+use synapse::envelope::Endpoint;
 
 /// Envelopes by size: a name, bytes of each, and how many different ones are gone through.
 const SIZES: [(&str, usize, usize); 3] = [
@@ -89,5 +94,65 @@ fn splice(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(parts, decode, splice);
+fn member(number: usize) -> Member {
+    let endpoint = Endpoint::new(format!("agent-{number}"));
+    let role = if number.is_multiple_of(10) {
+        "planner"
+    } else {
+        "worker"
+    };
+    Member {
+        agent: Arc::new(Agent::new(endpoint, 1, 1 << 20)),
+        roles: Arc::from([Box::from(role)]),
+    }
+}
+
+/// Deciding who gets a copy, beside copying the members' handles without a question.
+fn route(criterion: &mut Criterion) {
+    for count in [10, 1_000, 10_000] {
+        let members = (0..count).map(member);
+        let roster: Roster = members.map(|m| (Arc::clone(&m.agent.id), m)).collect();
+        let receiver = roster.values().next().map(|m| Arc::clone(&m.agent));
+        let snapshot = Snapshot {
+            receiver,
+            receiver_system_id: String::new(),
+            audience: Some(Arc::new(roster)),
+        };
+        let mut group = criterion.benchmark_group(format!("route among {count}"));
+        group.bench_function("all handles", |bencher| {
+            let roster = snapshot.audience.iter().flat_map(|roster| roster.values());
+            bencher.iter(|| roster.clone().map(|m| &m.agent).collect::<Vec<_>>());
+        });
+        for (name, fields) in [
+            ("receiver", r#""receiver":{"agent_id":"agent-0"}"#),
+            ("group", r#""group_id":"g""#),
+            (
+                "role",
+                r#""group_id":"g","target_type":"role","target_ids":["planner"]"#,
+            ),
+            (
+                "specific",
+                r#""group_id":"g","target_type":"specific","target_ids":["agent-1","agent-7"]"#,
+            ),
+        ] {
+            let mut rng = fastrand::Rng::with_seed(1);
+            let frame =
+                turn::envelope(&mut rng, "0000000000000042", 0, fields, 512).unwrap_or_default();
+            let Ok(envelope) = Envelope::decode(&frame) else {
+                panic!("{frame} is no envelope");
+            };
+            let Ok(destination) = envelope.destination("") else {
+                panic!("{frame} goes nowhere");
+            };
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| {
+                    black_box(router::route("sender", black_box(&destination), &snapshot))
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(parts, decode, route, splice);
 criterion_main!(parts);

@@ -76,7 +76,7 @@ struct Options {
     #[arg(long, default_value_t = 8 * 1024)]
     read_buffer: usize,
     /// The relay's write buffer, bytes; by default what Harbor writes at once.
-    #[arg(long, default_value_t = 64 * 1024)]
+    #[arg(long, default_value_t = 32 * 1024)]
     write_buffer: usize,
     /// A Harbor binary to use; by default it is built in its release profile.
     #[arg(long, env = "HARBOR_BIN")]

@@ -21,19 +21,19 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use crate::{answer::Answers, connection::outbox::Pushed, metrics::Metrics, registry::Agent};
 
 /// The roles of one member, sorted, each once.
-pub(crate) type Roles = Arc<[Box<str>]>;
+pub type Roles = Arc<[Box<str>]>;
 
 /// One member.
 #[derive(Debug, Clone)]
-pub(crate) struct Member {
+pub struct Member {
     /// Who.
-    pub(crate) agent: Arc<Agent>,
+    pub agent: Arc<Agent>,
     /// As what.
-    pub(crate) roles: Roles,
+    pub roles: Roles,
 }
 
 /// The members at one moment, by agent id.
-pub(crate) type Roster = IndexMap<Arc<str>, Member>;
+pub type Roster = IndexMap<Arc<str>, Member>;
 
 /// What kind of scope a table holds, which decides the name it has on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

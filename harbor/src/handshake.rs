@@ -21,6 +21,7 @@ use crate::{
         binary_refused,
         socket::{Incoming, Socket},
     },
+    intake::verify,
     node::Node,
     session::Session,
 };
@@ -117,10 +118,7 @@ fn read_register(envelope: &Envelope<'_>, nonce: &str) -> Result<Register, Refus
         );
         return Err(Refusal::of_field(Code::NotRegistered, "type", reason));
     }
-    if envelope.harbor.is_some() {
-        let reason = "harbor is Harbor's own member; a sender leaves it out";
-        return Err(Refusal::of_field(Code::ReservedField, "harbor", reason));
-    }
+    verify::check_unmarked(envelope)?;
     if envelope.sender.agent_id == HARBOR_AGENT_ID {
         let reason = "harbor is Harbor's own address";
         return Err(Refusal::of_field(

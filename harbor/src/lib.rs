@@ -13,11 +13,11 @@
 //! | | `session` | who is registered here |
 //! | | [`connection`] | the loop of one agent; its socket, outbox and heartbeat |
 //! | 1–5 | `intake` | **the way on one screen**: decode, verify, authorise, route, deliver |
-//! | 4 | `router` | decides who gets a copy |
+//! | 4 | [`router`] | decides who gets a copy |
 //! | 5 | `delivery` | puts the copies into outboxes |
 //! | | `answer` | the frames Harbor writes itself |
-//! | asked | `registry` | who is connected |
-//! | asked | `groups` | members, roles, watchers |
+//! | asked | [`registry`] | who is connected |
+//! | asked | [`groups`] | members, roles, watchers |
 //! | asked | `clock` | the only source of time |
 //! | door | `gateway` | the HTTP routes |
 //! | outward | `metrics` | what is counted |
@@ -41,15 +41,15 @@ pub mod connection;
 
 mod intake;
 
-mod router;
+pub mod router;
 
 mod delivery;
 
 mod answer;
 
-mod registry;
+pub mod registry;
 
-mod groups;
+pub mod groups;
 
 mod clock;
 

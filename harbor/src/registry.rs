@@ -1,7 +1,8 @@
 //! Who is connected: one entry an agent, one generation a connection.
 //!
 //! Consulted by the handshake (joining, takeover) and by routing (finding a receiver). Joining
-//! gives a [`Lease`] whose drop is the leave; a lease of an older generation changes nothing.
+//! gives a [`Lease`], which the session releases when it is dropped; a lease of an older generation
+//! changes nothing.
 
 use std::{
     collections::HashSet,
@@ -19,9 +20,9 @@ use crate::{connection::outbox::Outbox, limits::RETRY_AFTER_MS, metrics::Metrics
 
 /// A connected agent. It stays the same through takeovers.
 #[derive(Debug)]
-pub(crate) struct Agent {
+pub struct Agent {
     /// Its address.
-    pub(crate) id: Arc<str>,
+    pub id: Arc<str>,
     /// What waits for its socket.
     pub(crate) outbox: Outbox,
     endpoint: RwLock<Arc<Endpoint<'static>>>,
@@ -39,7 +40,8 @@ pub(crate) struct Memberships {
 }
 
 impl Agent {
-    pub(crate) fn new(endpoint: Endpoint<'static>, generation: u64, outbox_bytes: usize) -> Self {
+    /// An agent whose outbox is drained by the connection `generation`.
+    pub fn new(endpoint: Endpoint<'static>, generation: u64, outbox_bytes: usize) -> Self {
         Agent {
             id: Arc::from(&*endpoint.agent_id),
             outbox: Outbox::new(generation, outbox_bytes),

@@ -1,6 +1,6 @@
 //! Who gets a message: a pure function of its destination and a snapshot of the tables.
 //!
-//! Stage 4 of a frame's way. No await, no lock, no I/O: what it decides, [`crate::delivery`] does.
+//! Stage 4 of a frame's way. No await, no lock, no I/O: what it decides, `delivery` does.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,24 +10,24 @@ use crate::{groups::Roster, registry::Agent};
 
 /// What the router decides from: the entries a destination names, as they were at one moment.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// The receiver, if it is connected.
-    pub(crate) receiver: Option<Arc<Agent>>,
+    pub receiver: Option<Arc<Agent>>,
     /// The receiver's system.
-    pub(crate) receiver_system_id: String,
+    pub receiver_system_id: String,
     /// The members of the group or system.
-    pub(crate) audience: Option<Arc<Roster>>,
+    pub audience: Option<Arc<Roster>>,
 }
 
 /// The agents that get a copy, each once.
 #[derive(Debug)]
-pub(crate) struct Route<'t> {
+pub struct Route<'t> {
     /// In no particular order.
-    pub(crate) hops: Vec<&'t Arc<Agent>>,
+    pub hops: Vec<&'t Arc<Agent>>,
 }
 
 /// Decides who gets a message of `sender_id`.
-pub(crate) fn route<'t>(
+pub fn route<'t>(
     sender_id: &str,
     destination: &Destination<'_>,
     snapshot: &'t Snapshot,
@@ -71,11 +71,18 @@ fn among<'t>(
             members: Members::WithRole(roles),
             ..
         } => {
-            let wanted: HashSet<&str> = roles.iter().map(|role| &**role).collect();
+            // Sorted rather than hashed: it is mostly a role or two, looked up for every member.
+            let mut wanted: Vec<&str> = roles.iter().map(|role| &**role).collect();
+            wanted.sort_unstable();
             roster
                 .iter()
                 .filter(|(id, _)| is_copied(id))
-                .filter(|(_, member)| member.roles.iter().any(|role| wanted.contains(&**role)))
+                .filter(|(_, member)| {
+                    member
+                        .roles
+                        .iter()
+                        .any(|role| wanted.binary_search(&&**role).is_ok())
+                })
                 .map(|(_, member)| &member.agent)
                 .collect()
         }

@@ -17,9 +17,15 @@ impl<'f> Verified<'f> {
 
 /// Checks a message.
 pub(crate) fn verify(envelope: Envelope<'_>) -> Result<Verified<'_>, Refusal> {
-    if envelope.harbor.is_some() {
-        let reason = "harbor is Harbor's own member; a sender leaves it out";
-        return Err(Refusal::of_field(Code::ReservedField, "harbor", reason));
-    }
+    check_unmarked(&envelope)?;
     Ok(Verified(envelope))
+}
+
+/// Refuses what its sender marked as if Harbor had.
+pub(crate) fn check_unmarked(envelope: &Envelope<'_>) -> Result<(), Refusal> {
+    if envelope.harbor.is_none() {
+        return Ok(());
+    }
+    let reason = "harbor is Harbor's own member; a sender leaves it out";
+    Err(Refusal::of_field(Code::ReservedField, "harbor", reason))
 }
