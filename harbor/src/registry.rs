@@ -1,7 +1,7 @@
 //! Who is connected: one entry an agent, one generation a connection.
 //!
 //! Consulted by the handshake (joining, takeover) and by routing (finding a receiver). Joining
-//! gives a [`Lease`], which the session releases when it is dropped; a lease of an older generation
+//! gives a lease, which the session releases when it is dropped; a lease of an older generation
 //! changes nothing.
 
 use std::{
