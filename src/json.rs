@@ -139,7 +139,7 @@ fn member_at(frame: &str, offset: usize) -> Option<String> {
 /// # Errors
 ///
 /// [`Code::DuplicateKey`], naming `field`; [`Code::InvalidField`] for a number no `f64` can hold.
-pub fn check_duplicate_keys(field: &'static str, value: &RawValue) -> Result<(), Refusal> {
+pub fn check_duplicate_keys(field: &str, value: &RawValue) -> Result<(), Refusal> {
     let mut reader = serde_json::Deserializer::from_str(value.get());
     Unique.deserialize(&mut reader).map_err(|error| {
         let code = if error.is_data() {
@@ -147,7 +147,7 @@ pub fn check_duplicate_keys(field: &'static str, value: &RawValue) -> Result<(),
         } else {
             Code::InvalidField
         };
-        Refusal::of_field(code, field, error.to_string())
+        Refusal::of_field(code, field.to_owned(), error.to_string())
     })
 }
 

@@ -11,6 +11,9 @@
 //! | [`timestamp`] | RFC 3339 times as the protocol accepts them |
 //! | [`json`] | what is refused in a frame's JSON before its meaning is read |
 //! | [`envelope`] | the envelope: reading, building, addressing, splicing |
+//! | [`canonical`] | the bytes a signature covers |
+//! | [`keys`] | keys of agents, and the file they stand in |
+//! | [`signature`] | signing envelopes, and checking who signed |
 //! | [`control`] | the payloads of the `synapse.*` vocabulary |
 #![cfg_attr(
     feature = "client",
@@ -44,6 +47,12 @@ pub mod timestamp;
 pub mod json;
 
 pub mod envelope;
+
+pub mod canonical;
+
+pub mod keys;
+
+pub mod signature;
 
 pub mod control;
 

@@ -19,6 +19,8 @@ pub enum Code {
     InvalidUnicode,
     /// A key given twice where two readers could see different meanings (RFC 8259 section 4).
     DuplicateKey,
+    /// A number in a signed envelope that readers would not agree on (RFC 7493 section 2.2).
+    UnsafeNumber,
     /// A required field is absent, null or empty.
     MissingField,
     /// A field has the wrong type, or a value outside its range.
@@ -33,6 +35,12 @@ pub enum Code {
     EmptyTargets,
     /// `sender` is not the agent registered on this connection.
     SenderMismatch,
+    /// The signature is missing where one is required, or is not that of a live key of the sender.
+    BadSignature,
+    /// The sender's `timestamp` is further from Harbor's clock than signed messages may be.
+    ClockSkew,
+    /// The sender may not do this.
+    NotPermitted,
     /// Something other than `synapse.register` came first.
     NotRegistered,
     /// A second `synapse.register` on one connection.
@@ -81,12 +89,13 @@ pub struct Row {
 
 impl Code {
     /// Every code, in the order of the table.
-    pub const ALL: [Code; 23] = [
+    pub const ALL: [Code; 27] = [
         Code::Malformed,
         Code::BinaryFrame,
         Code::TooDeep,
         Code::InvalidUnicode,
         Code::DuplicateKey,
+        Code::UnsafeNumber,
         Code::MissingField,
         Code::InvalidField,
         Code::UnsupportedVersion,
@@ -94,6 +103,9 @@ impl Code {
         Code::NoDestination,
         Code::EmptyTargets,
         Code::SenderMismatch,
+        Code::BadSignature,
+        Code::ClockSkew,
+        Code::NotPermitted,
         Code::NotRegistered,
         Code::AlreadyRegistered,
         Code::NonceMismatch,
@@ -116,6 +128,7 @@ impl Code {
             Code::TooDeep => ("too_deep", 400, None, AfterChange),
             Code::InvalidUnicode => ("invalid_unicode", 400, None, AfterChange),
             Code::DuplicateKey => ("duplicate_key", 400, None, AfterChange),
+            Code::UnsafeNumber => ("unsafe_number", 400, None, AfterChange),
             Code::MissingField => ("missing_field", 400, None, AfterChange),
             Code::InvalidField => ("invalid_field", 400, None, AfterChange),
             Code::UnsupportedVersion => ("unsupported_version", 400, None, AfterChange),
@@ -123,6 +136,9 @@ impl Code {
             Code::NoDestination => ("no_destination", 400, None, AfterChange),
             Code::EmptyTargets => ("empty_targets", 400, None, AfterChange),
             Code::SenderMismatch => ("sender_mismatch", 403, None, AfterChange),
+            Code::BadSignature => ("bad_signature", 401, None, AfterChange),
+            Code::ClockSkew => ("clock_skew", 400, None, AfterChange),
+            Code::NotPermitted => ("not_permitted", 403, None, AfterChange),
             Code::NotRegistered => ("not_registered", 401, None, AfterChange),
             Code::AlreadyRegistered => ("already_registered", 409, None, AfterChange),
             Code::NonceMismatch => ("nonce_mismatch", 401, None, AfterChange),

@@ -1,0 +1,167 @@
+//! One key as JSON (RFC 7517, RFC 8037), with three members of our own.
+//!
+//! Between the keyring's file and [`Key`]: each member is checked here and nowhere else.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{Algorithm, Key, KeyError, Material, Secret};
+use crate::{
+    address::{self, Kind},
+    timestamp::Timestamp,
+};
+
+/// A JSON Web Key. Members not listed are passed over, as RFC 7517 section 4 wants.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Jwk {
+    /// `oct` or `OKP`.
+    pub kty: String,
+    /// `Ed25519` when `kty` is `OKP`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub crv: String,
+    /// Names the key.
+    pub kid: String,
+    /// `HS256`, `HS512` or `EdDSA`.
+    pub alg: String,
+    /// `sig`.
+    #[serde(rename = "use")]
+    pub usage: String,
+    /// The public key, base64url.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub x: String,
+    /// The secret seed, base64url.
+    #[serde(skip_serializing_if = "hidden_is_empty")]
+    pub d: Zeroizing<String>,
+    /// The shared secret, base64url.
+    #[serde(skip_serializing_if = "hidden_is_empty")]
+    pub k: Zeroizing<String>,
+    /// Whose key it is. Our own.
+    pub agent_id: String,
+    /// RFC 3339; not valid before. Our own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub not_before: String,
+    /// RFC 3339; not valid from then on. Our own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub not_after: String,
+}
+
+fn hidden_is_empty(text: &Zeroizing<String>) -> bool {
+    text.is_empty()
+}
+
+impl std::fmt::Debug for Jwk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Jwk({:?} of {:?})", self.kid, self.agent_id)
+    }
+}
+
+fn refused(member: &'static str, reason: impl Into<String>) -> KeyError {
+    KeyError::Member {
+        member,
+        reason: reason.into(),
+    }
+}
+
+fn bytes(member: &'static str, text: &str) -> Result<Secret, KeyError> {
+    // The decoder's error may quote the text, which may be secret.
+    let decoded = URL_SAFE_NO_PAD.decode(text);
+    decoded
+        .map(Zeroizing::new)
+        .map_err(|_| refused(member, "not base64url without padding"))
+}
+
+fn time(member: &'static str, text: &str) -> Result<Option<jiff::Timestamp>, KeyError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match Timestamp::parse(text.into()) {
+        Some(time) => Ok(Some(time.at())),
+        None => Err(refused(member, "not an RFC 3339 time with offset")),
+    }
+}
+
+impl Jwk {
+    /// The key it stands for.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Member`] naming the member at fault, never its value.
+    pub fn to_key(&self) -> Result<Key, KeyError> {
+        for (member, name) in [("kid", &self.kid), ("agent_id", &self.agent_id)] {
+            if name.is_empty() || address::check(Kind::Name, member, name).is_err() {
+                let reason = "a name of 1 to 256 bytes without control characters is needed";
+                return Err(refused(member, reason));
+            }
+        }
+        if !matches!(self.usage.as_str(), "" | "sig") {
+            return Err(refused("use", "only sig is known"));
+        }
+        let algorithm = Algorithm::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.jwk() == self.alg)
+            .ok_or_else(|| refused("alg", "HS256, HS512 or EdDSA is needed"))?;
+        let mut key = match (algorithm, self.kty.as_str(), self.crv.as_str()) {
+            (Algorithm::Ed25519, "OKP", "Ed25519") => self.ed25519()?,
+            (Algorithm::Ed25519, "OKP", _) => return Err(refused("crv", "Ed25519 is needed")),
+            (Algorithm::HmacSha256 | Algorithm::HmacSha512, "oct", _) => {
+                let secret = bytes("k", &self.k)?;
+                Key::from_secret(&self.kid, &self.agent_id, algorithm, &secret)?
+            }
+            _ => return Err(refused("kty", "oct for HS256 and HS512, OKP for EdDSA")),
+        };
+        key.not_before = time("not_before", &self.not_before)?;
+        key.not_after = time("not_after", &self.not_after)?;
+        Ok(key)
+    }
+
+    fn ed25519(&self) -> Result<Key, KeyError> {
+        let public = Key::from_public(&self.kid, &self.agent_id, &bytes("x", &self.x)?)?;
+        if self.d.is_empty() {
+            return Ok(public);
+        }
+        let seed = bytes("d", &self.d)?;
+        let key = Key::from_secret(&self.kid, &self.agent_id, Algorithm::Ed25519, &seed)?;
+        match (&key.material, &public.material) {
+            (Material::Ed25519(signing), Material::Ed25519Public(public))
+                if signing.verifying_key() == *public =>
+            {
+                Ok(key)
+            }
+            _ => Err(refused("x", "not the public key of d")),
+        }
+    }
+}
+
+impl From<&Key> for Jwk {
+    fn from(key: &Key) -> Jwk {
+        let hidden = |bytes: &[u8]| Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes));
+        let time = |at: Option<jiff::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+        let mut jwk = Jwk {
+            kty: "oct".to_owned(),
+            kid: key.kid.clone(),
+            alg: key.algorithm().jwk().to_owned(),
+            usage: "sig".to_owned(),
+            agent_id: key.agent_id.clone(),
+            not_before: time(key.not_before),
+            not_after: time(key.not_after),
+            ..Jwk::default()
+        };
+        let public = match &key.material {
+            Material::HmacSha256(secret) | Material::HmacSha512(secret) => {
+                jwk.k = hidden(secret);
+                return jwk;
+            }
+            Material::Ed25519(signing) => {
+                jwk.d = hidden(&*Zeroizing::new(signing.to_bytes()));
+                signing.verifying_key()
+            }
+            Material::Ed25519Public(public) => *public,
+        };
+        jwk.kty = "OKP".to_owned();
+        jwk.crv = "Ed25519".to_owned();
+        jwk.x = URL_SAFE_NO_PAD.encode(public.as_bytes());
+        jwk
+    }
+}

@@ -1,0 +1,138 @@
+//! All keys of a file, found by agent.
+//!
+//! Asked where a message is verified; read from a JSON Web Key Set (RFC 7517 section 5).
+
+use std::{
+    collections::{HashMap, HashSet},
+    io::Write,
+    path::Path,
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{Jwk, Key, KeyError};
+
+/// Keys by their agent, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct Keyring {
+    by_agent: HashMap<String, Vec<Arc<Key>>>,
+    kids: HashSet<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Set {
+    keys: Vec<Jwk>,
+}
+
+impl Keyring {
+    /// Reads the text of a JSON Web Key Set.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Set`] or, with the `kid`, what is wrong with a key. One bad key refuses the set:
+    /// an agent must not silently lose one.
+    pub fn from_json(text: &str) -> Result<Keyring, KeyError> {
+        let set: Set = serde_json::from_str(text).map_err(|error| {
+            // Its own message may quote a value.
+            let at = format!("see line {}, column {}", error.line(), error.column());
+            KeyError::Set(at)
+        })?;
+        let mut ring = Keyring::default();
+        for jwk in &set.keys {
+            let key = jwk.to_key().map_err(|error| match error {
+                KeyError::Member { member, reason } => KeyError::Member {
+                    member,
+                    reason: format!("{reason} (key {:?})", jwk.kid),
+                },
+                other => other,
+            })?;
+            ring.add(key)?;
+        }
+        Ok(ring)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyring::from_json`], and [`KeyError::System`].
+    pub fn from_file(path: &Path) -> Result<Keyring, KeyError> {
+        Keyring::from_json(&Zeroizing::new(std::fs::read_to_string(path)?))
+    }
+
+    /// Adds a key.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Duplicate`] when its `kid` is taken.
+    pub fn add(&mut self, key: Key) -> Result<(), KeyError> {
+        if !self.kids.insert(key.kid.clone()) {
+            return Err(KeyError::Duplicate(key.kid));
+        }
+        let keys = self.by_agent.entry(key.agent_id.clone()).or_default();
+        keys.push(Arc::new(key));
+        Ok(())
+    }
+
+    /// Takes a key out; whether it was there.
+    pub fn remove(&mut self, kid: &str) -> bool {
+        self.by_agent.retain(|_, keys| {
+            keys.retain(|key| key.kid != kid);
+            !keys.is_empty()
+        });
+        self.kids.remove(kid)
+    }
+
+    /// The keys of an agent.
+    pub fn of(&self, agent_id: &str) -> &[Arc<Key>] {
+        self.by_agent.get(agent_id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every key, sorted by agent, then as they were added.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Key>> {
+        let mut agents: Vec<_> = self.by_agent.keys().collect();
+        agents.sort_unstable();
+        agents.into_iter().flat_map(|agent_id| self.of(agent_id))
+    }
+
+    /// The JSON Web Key Set, secrets included.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Set`] never in practice: keys have a JSON form.
+    pub fn to_json(&self) -> Result<Zeroizing<String>, KeyError> {
+        let keys = self.all().map(|key| Jwk::from(&**key)).collect();
+        let text = serde_json::to_string_pretty(&Set { keys });
+        text.map(|text| Zeroizing::new(text + "\n"))
+            .map_err(|error| KeyError::Set(error.to_string()))
+    }
+
+    /// Writes the file anew, whole or not at all, readable by its owner only (mode 0600).
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::System`].
+    pub fn write(&self, path: &Path) -> Result<(), KeyError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}", std::process::id()));
+        let beside = Path::new(&name);
+        let text = self.to_json()?;
+        let put = write_private(beside, &text).and_then(|()| std::fs::rename(beside, path));
+        if put.is_err() {
+            let _ = std::fs::remove_file(beside);
+        }
+        Ok(put?)
+    }
+}
+
+#[cfg(unix)]
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}

@@ -1,0 +1,138 @@
+//! Signing an envelope, and checking who signed it.
+//!
+//! Last at the sender, stage 2 of a frame's way in Harbor, first at a receiver. The algorithm is
+//! that of the key; what a message claims must match it exactly.
+
+use std::borrow::Cow;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use ed25519_dalek::{Signature, Signer as _};
+use hmac::{Hmac, Mac as _};
+use sha2::{Sha256, Sha512};
+
+use crate::{
+    Envelope,
+    canonical::SigningInput,
+    keys::{Key, Material},
+    refusal::{Code, Refusal},
+};
+
+impl Key {
+    /// The signature over this input, base64url without padding; `None` from a key that can only
+    /// verify.
+    pub fn sign(&self, input: &SigningInput<'_>) -> Option<String> {
+        let signature = match &self.material {
+            Material::HmacSha256(secret) => hmac::<Hmac<Sha256>>(secret, input)?
+                .finalize()
+                .into_bytes()
+                .to_vec(),
+            Material::HmacSha512(secret) => hmac::<Hmac<Sha512>>(secret, input)?
+                .finalize()
+                .into_bytes()
+                .to_vec(),
+            Material::Ed25519(signing) => {
+                signing.sign(input.to_text().as_bytes()).to_bytes().to_vec()
+            }
+            Material::Ed25519Public(_) => return None,
+        };
+        Some(URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    /// Whether `signature` is this key's over this input. Takes the same time for any signature of
+    /// the right length; Ed25519 is strict (RFC 8032 section 5.1.7, no small-order points).
+    pub fn has_signed(&self, input: &SigningInput<'_>, signature: &[u8]) -> bool {
+        let public = match &self.material {
+            Material::HmacSha256(secret) => {
+                return hmac::<Hmac<Sha256>>(secret, input)
+                    .is_some_and(|mac| mac.verify_slice(signature).is_ok());
+            }
+            Material::HmacSha512(secret) => {
+                return hmac::<Hmac<Sha512>>(secret, input)
+                    .is_some_and(|mac| mac.verify_slice(signature).is_ok());
+            }
+            Material::Ed25519(signing) => signing.verifying_key(),
+            Material::Ed25519Public(public) => *public,
+        };
+        let Ok(signature) = Signature::from_slice(signature) else {
+            return false;
+        };
+        public
+            .verify_strict(input.to_text().as_bytes(), &signature)
+            .is_ok()
+    }
+}
+
+fn hmac<M: hmac::Mac + hmac::KeyInit>(secret: &[u8], input: &SigningInput<'_>) -> Option<M> {
+    let mut mac = <M as hmac::KeyInit>::new_from_slice(secret).ok()?;
+    for piece in input.pieces() {
+        mac.update(piece);
+    }
+    Some(mac)
+}
+
+/// The frame of `envelope`, signed with `key`: `signature_algorithm` and `signature` are set.
+///
+/// # Errors
+///
+/// Those of [`SigningInput::of`]; [`Code::BadSignature`] if the key can only verify.
+pub fn signed(mut envelope: Envelope<'_>, key: &Key) -> Result<String, Refusal> {
+    envelope.signature = Cow::Borrowed("");
+    envelope.signature_algorithm = Cow::Borrowed(key.algorithm().wire());
+    let unsigned = envelope.to_json();
+    let signature = key.sign(&SigningInput::of(&unsigned)?).ok_or_else(|| {
+        let reason = format!("key {:?} can only verify", key.kid);
+        Refusal::new(Code::BadSignature, reason)
+    })?;
+    envelope.signature = Cow::Owned(signature);
+    Ok(envelope.to_json())
+}
+
+/// The one of `keys` that signed `frame`, of which `envelope` was decoded.
+///
+/// # Errors
+///
+/// [`Code::MissingField`] without a signature or its algorithm; [`Code::BadSignature`] naming
+/// `signature_algorithm` when no key live at `at` is of that algorithm, else `signature`; those of
+/// [`SigningInput::of`].
+pub fn verify<'k>(
+    envelope: &Envelope<'_>,
+    frame: &str,
+    keys: impl IntoIterator<Item = &'k Key>,
+    at: jiff::Timestamp,
+) -> Result<&'k Key, Refusal> {
+    for (field, text) in [
+        ("signature", &envelope.signature),
+        ("signature_algorithm", &envelope.signature_algorithm),
+    ] {
+        if text.is_empty() {
+            let reason = format!("{field} is required");
+            return Err(Refusal::of_field(Code::MissingField, field, reason));
+        }
+    }
+    let algorithm = &*envelope.signature_algorithm;
+    let mut keys = keys
+        .into_iter()
+        .filter(|key| key.algorithm().wire() == algorithm && key.is_live(at))
+        .peekable();
+    if keys.peek().is_none() {
+        let reason = format!("the sender has no live key of the algorithm {algorithm:?}");
+        return Err(Refusal::of_field(
+            Code::BadSignature,
+            "signature_algorithm",
+            reason,
+        ));
+    }
+    let bad = || {
+        let reason = "not the signature of a live key of the sender over this message";
+        Refusal::of_field(Code::BadSignature, "signature", reason)
+    };
+    let signature = URL_SAFE_NO_PAD
+        .decode(&*envelope.signature)
+        .map_err(|_| bad())?;
+    let input = SigningInput::of(frame)?;
+    keys.find(|key| key.has_signed(&input, &signature))
+        .ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use super::*;
+use crate::keys::Algorithm;
+
+fn now() -> jiff::Timestamp {
+    "2026-03-01T12:00:00Z".parse().unwrap()
+}
+
+fn message() -> Envelope<'static> {
+    let mut envelope = Envelope::new("chat")
+        .to("bob")
+        .payload_of(&[1.5, 2.0])
+        .unwrap();
+    envelope.id = "m-1".into();
+    envelope.sender = crate::envelope::Endpoint::new("alice");
+    envelope
+}
+
+fn check(frame: &str, keys: &[&Key]) -> Result<String, (Code, String)> {
+    let envelope = Envelope::decode(frame).map_err(|refused| refused.refusal);
+    envelope
+        .and_then(|envelope| verify(&envelope, frame, keys.iter().copied(), now()).cloned())
+        .map(|key| key.kid)
+        .map_err(|refusal| (refusal.code, refusal.field.unwrap_or_default().into_owned()))
+}
+
+fn bad(field: &str) -> Result<String, (Code, String)> {
+    Err((Code::BadSignature, field.to_owned()))
+}
+
+#[test]
+fn each_algorithm_signs_and_only_the_signer_is_found() {
+    let keys = Algorithm::ALL.map(|algorithm| {
+        let kid = algorithm.wire();
+        Key::generate(kid, "alice", algorithm).unwrap()
+    });
+    let all: Vec<&Key> = keys.iter().collect();
+    for key in &keys {
+        let frame = signed(message(), key).unwrap();
+        assert_eq!(check(&frame, &all), Ok(key.kid.clone()));
+        let another = Key::generate("x", "alice", key.algorithm()).unwrap();
+        assert_eq!(
+            check(&frame, &[&another, key]),
+            Ok(key.kid.clone()),
+            "rotation"
+        );
+        assert_eq!(check(&frame, &[&another]), bad("signature"));
+        let others: Vec<&Key> = all
+            .iter()
+            .copied()
+            .filter(|other| other.kid != key.kid)
+            .collect();
+        assert_eq!(check(&frame, &others), bad("signature_algorithm"));
+        // A receiver verifies what Harbor added to, and what was spelled otherwise on the way.
+        let spliced = crate::envelope::splice_harbor(&frame, r#"{"seq":1}"#);
+        assert_eq!(check(&spliced, &all), Ok(key.kid.clone()));
+        let spaced = frame.replace(",\"", " , \"");
+        assert_eq!(check(&spaced, &all), Ok(key.kid.clone()));
+    }
+}
+
+#[test]
+fn a_key_that_is_not_live_proves_nothing() {
+    let mut key = Key::generate("k", "alice", Algorithm::HmacSha256).unwrap();
+    let frame = signed(message(), &key).unwrap();
+    key.not_after = Some(now());
+    assert_eq!(check(&frame, &[&key]), bad("signature_algorithm"));
+    key.not_after = None;
+    key.not_before = Some("2026-03-01T12:00:01Z".parse().unwrap());
+    assert_eq!(check(&frame, &[&key]), bad("signature_algorithm"));
+}
+
+#[test]
+fn what_stands_in_the_signature_fields_is_matched_exactly() {
+    let key = Key::generate("k", "alice", Algorithm::HmacSha256).unwrap();
+    let frame = signed(message(), &key).unwrap();
+    let signature = Envelope::decode(&frame).unwrap().signature.into_owned();
+    for other in [
+        format!("{signature}="),
+        format!("{signature}A"),
+        signature[1..].to_owned(),
+        signature.replace(['-', '_'], "+"),
+        "!".to_owned(),
+    ] {
+        if other != signature {
+            let tampered = frame.replace(&signature, &other);
+            assert_eq!(check(&tampered, &[&key]), bad("signature"), "{other}");
+        }
+    }
+    for other in ["hmac-sha256", "HMAC-SHA512", "none", "HS256"] {
+        let tampered = frame.replace("HMAC-SHA256", other);
+        assert_eq!(
+            check(&tampered, &[&key]),
+            bad("signature_algorithm"),
+            "{other}"
+        );
+    }
+}
+
+/// RFC 8032 section 7.1, test 2, by way of the key's own signing.
+#[test]
+fn a_key_that_can_only_verify_does_not_sign() {
+    let key = Key::generate("k", "alice", Algorithm::Ed25519).unwrap();
+    let public = key.public().unwrap();
+    assert_eq!(
+        signed(message(), &public).unwrap_err().code,
+        Code::BadSignature
+    );
+    let frame = signed(message(), &key).unwrap();
+    assert_eq!(check(&frame, &[&public]), Ok("k".to_owned()));
+}
+
+/// A signature with S beyond the group order, which lax verifiers take for a second spelling.
+#[test]
+fn a_signature_has_one_spelling() {
+    let key = Key::generate("k", "alice", Algorithm::Ed25519).unwrap();
+    let frame = signed(message(), &key).unwrap();
+    let envelope = Envelope::decode(&frame).unwrap();
+    let input = SigningInput::of(&frame).unwrap();
+    let mut signature = URL_SAFE_NO_PAD.decode(&*envelope.signature).unwrap();
+    assert!(key.has_signed(&input, &signature));
+    // L = 2^252 + 27742317777372353535851937790883648493, little endian.
+    let order: [u8; 32] = [
+        0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde,
+        0x14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
+    ];
+    let mut carry = 0_u16;
+    for (byte, add) in signature[32..].iter_mut().zip(order) {
+        let sum = u16::from(*byte) + u16::from(add) + carry;
+        *byte = sum as u8;
+        carry = sum >> 8;
+    }
+    assert!(!key.has_signed(&input, &signature));
+}
