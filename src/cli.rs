@@ -7,6 +7,7 @@ pub(crate) mod failure;
 
 mod discover;
 mod join;
+mod keys;
 mod listen;
 mod output;
 mod payload;
@@ -31,11 +32,14 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         Command::Request(request) => request::run(&args.connection, request).await,
         Command::Join(join) => join::run(&args.connection, join).await,
         Command::Discover(discover) => discover::run(&args.connection, discover).await,
+        Command::Keygen(keygen) => keys::generate(&args.connection, &keygen),
+        Command::Sign => keys::sign(&args.connection),
+        Command::Verify => keys::verify(&args.connection),
     }
 }
 
 /// What the options say about the connection.
-fn options(connection: &Connection) -> Options {
+fn options(connection: &Connection) -> Result<Options, Failure> {
     let agent_id = connection.agent.clone().unwrap_or_else(readable_id);
     let mut options = Options::new(&connection.url, agent_id)
         .connect_deadline(connection.connect_deadline)
@@ -46,7 +50,10 @@ fn options(connection: &Connection) -> Options {
     if let Some(system) = &connection.system {
         options = options.system_id(system);
     }
-    options
+    if connection.keys.is_some() {
+        options = options.key(keys::signing(connection)?);
+    }
+    Ok(options)
 }
 
 /// Connects for one errand: without driving out a connection the agent has, and without keeping

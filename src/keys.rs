@@ -231,6 +231,22 @@ impl Key {
         })
     }
 
+    /// Whether it can sign, and not only verify.
+    pub fn can_sign(&self) -> bool {
+        !matches!(self.material, Material::Ed25519Public(_))
+    }
+
+    /// Whether it is the same key, whatever its name and life span.
+    pub fn is_same_as(&self, other: &Key) -> bool {
+        match (&self.material, &other.material) {
+            (Material::HmacSha256(a), Material::HmacSha256(b))
+            | (Material::HmacSha512(a), Material::HmacSha512(b)) => a == b,
+            (Material::Ed25519(a), Material::Ed25519(b)) => a == b,
+            (Material::Ed25519Public(a), Material::Ed25519Public(b)) => a == b,
+            _ => false,
+        }
+    }
+
     /// Whether it is valid at this moment.
     pub fn is_live(&self, at: jiff::Timestamp) -> bool {
         self.not_before.is_none_or(|from| from <= at) && self.not_after.is_none_or(|to| at < to)

@@ -39,8 +39,6 @@ pub enum Code {
     BadSignature,
     /// The sender's `timestamp` is further from Harbor's clock than signed messages may be.
     ClockSkew,
-    /// The sender may not do this.
-    NotPermitted,
     /// Something other than `synapse.register` came first.
     NotRegistered,
     /// A second `synapse.register` on one connection.
@@ -89,7 +87,7 @@ pub struct Row {
 
 impl Code {
     /// Every code, in the order of the table.
-    pub const ALL: [Code; 27] = [
+    pub const ALL: [Code; 26] = [
         Code::Malformed,
         Code::BinaryFrame,
         Code::TooDeep,
@@ -105,7 +103,6 @@ impl Code {
         Code::SenderMismatch,
         Code::BadSignature,
         Code::ClockSkew,
-        Code::NotPermitted,
         Code::NotRegistered,
         Code::AlreadyRegistered,
         Code::NonceMismatch,
@@ -138,7 +135,6 @@ impl Code {
             Code::SenderMismatch => ("sender_mismatch", 403, None, AfterChange),
             Code::BadSignature => ("bad_signature", 401, None, AfterChange),
             Code::ClockSkew => ("clock_skew", 400, None, AfterChange),
-            Code::NotPermitted => ("not_permitted", 403, None, AfterChange),
             Code::NotRegistered => ("not_registered", 401, None, AfterChange),
             Code::AlreadyRegistered => ("already_registered", 409, None, AfterChange),
             Code::NonceMismatch => ("nonce_mismatch", 401, None, AfterChange),

@@ -3,7 +3,7 @@
 //! Last at the sender, stage 2 of a frame's way in Harbor, first at a receiver. The algorithm is
 //! that of the key; what a message claims must match it exactly.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ed25519_dalek::{Signature, Signer as _};
@@ -13,7 +13,7 @@ use sha2::{Sha256, Sha512};
 use crate::{
     Envelope,
     canonical::SigningInput,
-    keys::{Key, Material},
+    keys::{Algorithm, Key, Material},
     refusal::{Code, Refusal},
 };
 
@@ -83,8 +83,8 @@ pub fn signed(mut envelope: Envelope<'_>, key: &Key) -> Result<String, Refusal> 
         let reason = format!("key {:?} can only verify", key.kid);
         Refusal::new(Code::BadSignature, reason)
     })?;
-    envelope.signature = Cow::Owned(signature);
-    Ok(envelope.to_json())
+    let members = unsigned.strip_suffix('}').unwrap_or(&unsigned);
+    Ok(format!("{members},\"signature\":\"{signature}\"}}"))
 }
 
 /// The one of `keys` that signed `frame`, of which `envelope` was decoded.
@@ -92,14 +92,14 @@ pub fn signed(mut envelope: Envelope<'_>, key: &Key) -> Result<String, Refusal> 
 /// # Errors
 ///
 /// [`Code::MissingField`] without a signature or its algorithm; [`Code::BadSignature`] naming
-/// `signature_algorithm` when no key live at `at` is of that algorithm, else `signature`; those of
-/// [`SigningInput::of`].
-pub fn verify<'k>(
+/// `signature_algorithm` for one that does not exist, else `signature`, without a word on which keys
+/// there are; those of [`SigningInput::of`].
+pub fn verify<'k, K: Borrow<Key>>(
     envelope: &Envelope<'_>,
     frame: &str,
-    keys: impl IntoIterator<Item = &'k Key>,
+    keys: &'k [K],
     at: jiff::Timestamp,
-) -> Result<&'k Key, Refusal> {
+) -> Result<&'k K, Refusal> {
     for (field, text) in [
         ("signature", &envelope.signature),
         ("signature_algorithm", &envelope.signature_algorithm),
@@ -110,12 +110,8 @@ pub fn verify<'k>(
         }
     }
     let algorithm = &*envelope.signature_algorithm;
-    let mut keys = keys
-        .into_iter()
-        .filter(|key| key.algorithm().wire() == algorithm && key.is_live(at))
-        .peekable();
-    if keys.peek().is_none() {
-        let reason = format!("the sender has no live key of the algorithm {algorithm:?}");
+    if !Algorithm::ALL.iter().any(|known| known.wire() == algorithm) {
+        let reason = "signature_algorithm is HMAC-SHA256, HMAC-SHA512 or Ed25519";
         return Err(Refusal::of_field(
             Code::BadSignature,
             "signature_algorithm",
@@ -130,7 +126,10 @@ pub fn verify<'k>(
         .decode(&*envelope.signature)
         .map_err(|_| bad())?;
     let input = SigningInput::of(frame)?;
-    keys.find(|key| key.has_signed(&input, &signature))
+    keys.iter()
+        .filter(|key| (*key).borrow().algorithm().wire() == algorithm)
+        .filter(|key| (*key).borrow().is_live(at))
+        .find(|key| (*key).borrow().has_signed(&input, &signature))
         .ok_or_else(bad)
 }
 

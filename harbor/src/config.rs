@@ -3,12 +3,20 @@
 //! Read once, before anything is bound. A flag goes over its variable, that over the file, that
 //! over the default. Every problem is reported, not only the first.
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Deserialize;
-use synapse::{control::in_plain_words, limits::FRAME_BYTES_MAX_DEFAULT};
+use synapse::{
+    control::{Auth, in_plain_words},
+    keys::Keyring,
+    limits::FRAME_BYTES_MAX_DEFAULT,
+};
 
-use crate::{clock::TimeToLive, limits};
+use crate::{clock::TimeToLive, keys, limits};
 
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
 const CONNECTIONS_MAX: usize = 10_000_000;
@@ -100,6 +108,25 @@ pub struct Settings {
         global = true
     )]
     pub drain_seconds: Option<u64>,
+    /// JSON Web Key Set with the agents' keys, mode 600, read again when it changes [default: none]
+    #[arg(long, env = "HARBOR_KEYS", value_name = "FILE", global = true)]
+    pub keys: Option<PathBuf>,
+    /// Who may register: `open` is anybody, `required` whoever signs with a key of the agent [default: open]
+    #[arg(long, env = "HARBOR_AUTH", value_name = "POLICY", global = true)]
+    pub auth: Option<String>,
+    /// Signatures of messages: off, verify_if_present or required [default: verify_if_present while
+    /// authentication is open, else required]
+    #[arg(long, env = "HARBOR_SIGNATURES", value_name = "POLICY", global = true)]
+    pub signatures: Option<String>,
+    /// How far the timestamp of a signed message may be from this machine's clock, in seconds
+    /// [default: 300]
+    #[arg(
+        long,
+        env = "HARBOR_CLOCK_WINDOW_SECONDS",
+        value_name = "SECONDS",
+        global = true
+    )]
+    pub clock_window_seconds: Option<u64>,
     /// What is logged to standard error: error, warn, info, debug or trace [default: info]
     #[arg(long, env = "HARBOR_LOG_LEVEL", value_name = "LEVEL", global = true)]
     pub log_level: Option<String>,
@@ -130,6 +157,16 @@ pub struct Config {
     pub groups_per_agent_max: usize,
     /// How long a stopping node may take to flush and close.
     pub drain: Duration,
+    /// Where the agents' keys are.
+    pub keys: Option<PathBuf>,
+    /// The keys that were there.
+    pub(crate) keyring: Keyring,
+    /// Who may register.
+    pub(crate) auth: Auth,
+    /// What signatures of messages mean.
+    pub(crate) signatures: Signatures,
+    /// How far the timestamp of a signed message may be from the clock.
+    pub clock_window: Duration,
     /// What is logged.
     pub log_level: tracing::Level,
 }
@@ -183,6 +220,10 @@ impl Settings {
             connections_max: self.connections_max.or(lower.connections_max),
             groups_per_agent_max: self.groups_per_agent_max.or(lower.groups_per_agent_max),
             drain_seconds: self.drain_seconds.or(lower.drain_seconds),
+            keys: self.keys.or(lower.keys),
+            auth: self.auth.or(lower.auth),
+            signatures: self.signatures.or(lower.signatures),
+            clock_window_seconds: self.clock_window_seconds.or(lower.clock_window_seconds),
             log_level: self.log_level.or(lower.log_level),
         }
     }
@@ -214,22 +255,25 @@ impl Settings {
             connections_max: self.connections_max.unwrap_or(100_000),
             groups_per_agent_max: self.groups_per_agent_max.unwrap_or(1_000),
             drain: Duration::from_secs(self.drain_seconds.unwrap_or(10)),
+            keys: self.keys.filter(|path| !path.as_os_str().is_empty()),
+            keyring: Keyring::default(),
+            auth: Auth::Open,
+            signatures: Signatures::Off,
+            clock_window: Duration::from_secs(self.clock_window_seconds.unwrap_or(300)),
             log_level: tracing::Level::INFO,
         };
-        config.checked(self.log_level.as_deref())
+        let words = Words {
+            log_level: self.log_level,
+            auth: self.auth,
+            signatures: self.signatures,
+        };
+        config.checked(&words)
     }
 }
 
 impl Config {
-    fn checked(mut self, log_level: Option<&str>) -> Result<Config, Vec<String>> {
-        let mut problems = Vec::new();
-        match log_level.map(str::parse) {
-            None => {}
-            Some(Ok(level)) => self.log_level = level,
-            Some(Err(_)) => {
-                problems.push("log_level is error, warn, info, debug or trace".to_owned())
-            }
-        }
+    fn checked(mut self, words: &Words) -> Result<Config, Vec<String>> {
+        let mut problems = words.read_into(&mut self);
         let mut require = |holds: bool, problem: &str| {
             if !holds {
                 problems.push(problem.to_owned());
@@ -238,7 +282,7 @@ impl Config {
         let day = Duration::from_secs(86_400);
         let frame_bytes_min = limits::READ_BUFFER_BYTES;
         require(
-            self.listen.ip().is_loopback(),
+            self.listen.ip().is_loopback() || self.auth == Auth::Required,
             "listen: while authentication is open, only a loopback address such as 127.0.0.1 is allowed",
         );
         require(
@@ -270,6 +314,7 @@ impl Config {
         );
         for (name, value, max) in [
             ("heartbeat_seconds", self.heartbeat, day),
+            ("clock_window_seconds", self.clock_window, day),
             ("connect_deadline_seconds", self.connect_deadline, day),
             ("ttl_max_seconds", ttl.max, 3_660 * day),
             ("drain_seconds", self.drain, day),
@@ -290,6 +335,61 @@ impl Config {
         } else {
             Err(problems)
         }
+    }
+}
+
+/// What signatures of messages mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signatures {
+    /// Nothing: they are forwarded.
+    Off,
+    /// What is signed must be signed rightly.
+    VerifyIfPresent,
+    /// Every message must be signed.
+    Required,
+}
+
+/// The values that are words, and what they need beside them.
+struct Words {
+    log_level: Option<String>,
+    auth: Option<String>,
+    signatures: Option<String>,
+}
+
+impl Words {
+    /// Reads them, and the keyring; the problems.
+    fn read_into(&self, config: &mut Config) -> Vec<String> {
+        let mut problems = Vec::new();
+        match self.log_level.as_deref().map(str::parse) {
+            None => {}
+            Some(Ok(level)) => config.log_level = level,
+            Some(Err(_)) => {
+                problems.push("log_level is error, warn, info, debug or trace".to_owned());
+            }
+        }
+        match self.auth.as_deref() {
+            None | Some("open") => {}
+            Some("required") => config.auth = Auth::Required,
+            Some(_) => problems.push("auth is open or required".to_owned()),
+        }
+        config.signatures = match (self.signatures.as_deref(), config.auth) {
+            (Some("off"), _) => Signatures::Off,
+            (Some("required"), _) | (None, Auth::Required) => Signatures::Required,
+            (Some("verify_if_present") | None, _) => Signatures::VerifyIfPresent,
+            (Some(_), _) => {
+                problems.push("signatures is off, verify_if_present or required".to_owned());
+                Signatures::Required
+            }
+        };
+        match config.keys.as_deref().map(keys::read) {
+            Some(Ok(ring)) => config.keyring = ring,
+            Some(Err(problem)) => problems.push(problem),
+            None if config.auth == Auth::Required => {
+                problems.push("keys: with auth = required a file of keys is needed".to_owned());
+            }
+            None => {}
+        }
+        problems
     }
 }
 
@@ -379,7 +479,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            13,
+            17,
             "every setting is in the file"
         );
     }

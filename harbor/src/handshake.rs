@@ -7,7 +7,7 @@ use std::{future::poll_fn, sync::Arc};
 
 use synapse::{
     Code, Envelope, Refusal,
-    control::{self, Ack, Auth, Challenge, Register, Registered, kind},
+    control::{self, Ack, Challenge, Register, Registered, kind},
     envelope::Refused,
     limits::HARBOR_AGENT_ID,
     refusal::Close,
@@ -51,7 +51,7 @@ pub(crate) async fn register(
 }
 
 async fn converse(node: &Arc<Node>, socket: &mut Socket) -> Result<Session, Close> {
-    let nonce = format!("{:032x}", fastrand::u128(..));
+    let nonce = nonce().map_err(|_| Close::Lost)?;
     write(socket, challenge(node, &nonce)).await?;
     loop {
         let outcome = match poll_fn(|cx| socket.poll_read(cx)).await? {
@@ -74,10 +74,17 @@ async fn converse(node: &Arc<Node>, socket: &mut Socket) -> Result<Session, Clos
     }
 }
 
+/// 128 bits that nobody can foresee, in hexadecimal.
+fn nonce() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
 fn challenge(node: &Node, nonce: &str) -> Utf8Bytes {
     let payload = Challenge {
         nonce: nonce.to_owned(),
-        auth: Auth::Open,
+        auth: node.config.auth,
         node: node.config.node.clone(),
         heartbeat_seconds: node.config.heartbeat.as_secs(),
         max_frame_bytes: node.config.max_frame_bytes,
@@ -98,8 +105,14 @@ fn try_register(
         refusal,
     };
     let register = read_register(&envelope, nonce).map_err(refused)?;
+    let key = verify::signer_of_registration(&envelope, frame, node).map_err(refused)?;
+    if key.is_some() && register.nonce.is_empty() {
+        let reason = "a signed registration holds the nonce of the challenge";
+        let refusal = Refusal::of_field(Code::MissingField, "payload.nonce", reason);
+        return Err(refused(refusal));
+    }
     let endpoint = envelope.sender.into_owned();
-    let session = Session::open(node, endpoint, &register).map_err(refused)?;
+    let session = Session::open(node, endpoint, key, &register).map_err(refused)?;
     let registered = Registered {
         generation: session.lease.generation,
         resumed: session.resumed,

@@ -6,7 +6,7 @@ use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use crate::{Config, drain, listen, node::Node};
+use crate::{Config, drain, keys, listen, node::Node};
 
 /// A running node.
 #[derive(Debug)]
@@ -48,6 +48,7 @@ impl Harbor {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let addr = listener.local_addr().map_err(failed)?;
         let node = Arc::new(Node::new(config));
+        tokio::spawn(keys::watch(Arc::clone(&node)));
         let (stop_listening, stopped) = oneshot::channel::<()>();
         let stop = async {
             let _ = stopped.await;

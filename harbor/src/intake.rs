@@ -10,7 +10,7 @@ pub(crate) mod verify;
 use synapse::{
     Envelope,
     control::{Accepted, Durability, kind},
-    envelope::{Audience, Destination, Refused},
+    envelope::{Audience, Destination, Refused, splice_harbor},
 };
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -43,7 +43,7 @@ pub(crate) fn accept(
         refusal,
     };
 
-    let verified = verify::verify(envelope).map_err(refused)?;
+    let verified = verify::verify(envelope, frame, node).map_err(refused)?;
     let permitted = authorise::authorise(verified, session).map_err(refused)?;
     let envelope = permitted.envelope();
     if envelope.is_control() {
@@ -59,9 +59,7 @@ pub(crate) fn accept(
     let snapshot = snapshot(node, &destination);
     let route = router::route(&session.lease.agent.id, &destination, &snapshot);
     let delivery = Delivery {
-        // A copy of its own: the frame is part of the sender's read buffer, which would be kept
-        // whole for as long as this waits.
-        frame: Utf8Bytes::from(frame.as_str().to_owned()),
+        frame: Utf8Bytes::from(for_receivers(frame, &permitted)),
         received_at,
         deadline,
     };
@@ -69,6 +67,18 @@ pub(crate) fn accept(
     Ok(session
         .wants_acceptance()
         .then(|| accepted(node, &permitted, receipt)))
+}
+
+/// The sender's bytes, and what Harbor found out about them. A copy of its own: the frame is part of
+/// the sender's read buffer, which would be kept whole for as long as the copy waits.
+fn for_receivers(frame: &Utf8Bytes, permitted: &Permitted<'_>) -> String {
+    match permitted.key() {
+        None => frame.as_str().to_owned(),
+        Some(key) => {
+            let verified = serde_json::json!({ "verified": key.kid });
+            splice_harbor(frame, &verified.to_string())
+        }
+    }
 }
 
 /// The entries of the tables that a destination names.

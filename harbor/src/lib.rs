@@ -18,6 +18,7 @@
 //! | | `answer` | the frames Harbor writes itself |
 //! | asked | [`registry`] | who is connected |
 //! | asked | [`groups`] | members, roles, watchers |
+//! | asked | `keys` | whose keys are live |
 //! | asked | `clock` | the only source of time |
 //! | door | `gateway` | the HTTP routes |
 //! | outward | `metrics` | what is counted |
@@ -50,6 +51,8 @@ mod answer;
 pub mod registry;
 
 pub mod groups;
+
+mod keys;
 
 mod clock;
 

@@ -16,6 +16,7 @@ use crate::{
     answer::Answers,
     config::Config,
     groups::{Groups, Scoped},
+    keys::Keys,
     limits::{HTTP_CONNECTIONS_SPARE, RETRY_AFTER_MS},
     metrics::Metrics,
     registry::Registry,
@@ -30,6 +31,7 @@ pub(crate) struct Node {
     pub(crate) registry: Arc<Registry>,
     pub(crate) groups: Groups,
     pub(crate) systems: Groups,
+    pub(crate) keys: Keys,
     /// A permit a TCP connection, upgraded or not.
     pub(crate) places: Arc<Semaphore>,
     /// A permit a WebSocket.
@@ -60,6 +62,7 @@ impl Node {
             registry: Arc::new(Registry::default()),
             groups,
             systems,
+            keys: Keys::new(config.keys.clone(), config.keyring.clone()),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             is_draining: AtomicBool::new(false),

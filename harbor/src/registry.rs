@@ -14,7 +14,7 @@ use std::{
 
 use dashmap::{DashMap, mapref::entry::Entry};
 use parking_lot::{Mutex, RwLock};
-use synapse::{Code, Refusal, envelope::Endpoint};
+use synapse::{Code, Refusal, envelope::Endpoint, keys::Key};
 
 use crate::{connection::outbox::Outbox, limits::RETRY_AFTER_MS, metrics::Metrics};
 
@@ -26,6 +26,8 @@ pub struct Agent {
     /// What waits for its socket.
     pub(crate) outbox: Outbox,
     endpoint: RwLock<Arc<Endpoint<'static>>>,
+    /// The key its newest connection registered with, if it had to.
+    key: RwLock<Option<Arc<Key>>>,
     /// Where it is a member; `None` once it has left for good.
     pub(crate) memberships: Mutex<Option<Memberships>>,
 }
@@ -46,6 +48,7 @@ impl Agent {
             id: Arc::from(&*endpoint.agent_id),
             outbox: Outbox::new(generation, outbox_bytes),
             endpoint: RwLock::new(Arc::new(endpoint)),
+            key: RwLock::new(None),
             memberships: Mutex::new(Some(Memberships::default())),
         }
     }
@@ -53,6 +56,11 @@ impl Agent {
     /// How it describes itself, as of its newest connection.
     pub(crate) fn endpoint(&self) -> Arc<Endpoint<'static>> {
         Arc::clone(&self.endpoint.read())
+    }
+
+    /// The key its newest connection registered with, if any.
+    pub(crate) fn key(&self) -> Option<Arc<Key>> {
+        self.key.read().clone()
     }
 }
 
@@ -87,6 +95,7 @@ impl Registry {
     pub(crate) fn join(
         self: &Arc<Self>,
         endpoint: Endpoint<'static>,
+        key: Option<Arc<Key>>,
         takeover: Takeover,
         outbox_bytes: usize,
         metrics: &Arc<Metrics>,
@@ -128,6 +137,7 @@ impl Registry {
                 agent
             }
         };
+        *agent.key.write() = key;
         let lease = Lease {
             registry: Arc::clone(self),
             metrics: Arc::clone(metrics),

@@ -9,6 +9,7 @@ use synapse::{
     Code, Refusal,
     control::{self, Confirm, Join, Register},
     envelope::Endpoint,
+    keys::Key,
 };
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -39,6 +40,7 @@ impl Session {
     pub(crate) fn open(
         node: &Arc<Node>,
         endpoint: Endpoint<'static>,
+        key: Option<Arc<Key>>,
         register: &Register,
     ) -> Result<Session, Refusal> {
         for (at, join) in register.groups.iter().enumerate() {
@@ -53,7 +55,7 @@ impl Session {
         let admit = |older: Option<&Agent>| check_count(node, older, register);
         let (lease, resumed) =
             node.registry
-                .join(endpoint, takeover, outbox_bytes, &node.metrics, admit)?;
+                .join(endpoint, key, takeover, outbox_bytes, &node.metrics, admit)?;
         let session = Session {
             node: Arc::clone(node),
             lease,

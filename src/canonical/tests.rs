@@ -1,3 +1,6 @@
+//! Goal: the bytes that are covered are those of RFC 8785, whichever path finds them.
+//! Method: samples of the RFC, cuts at every place, and the fast path against the slow one.
+
 use proptest::prelude::*;
 
 use super::*;

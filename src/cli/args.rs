@@ -6,7 +6,7 @@
 use std::{fmt::Display, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
-use synapse::control::Join as Membership;
+use synapse::{control::Join as Membership, keys::Algorithm};
 
 const EXIT_CODES: &str = "\
 Output: for people on a terminal; JSON lines with --json, and when standard output is no terminal.
@@ -63,6 +63,9 @@ pub(crate) struct Connection {
     /// What the agent can do; may be repeated
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) capability: Vec<String>,
+    /// Sign with a key of the agent from this file, a JSON Web Key Set (see `synapse keygen`)
+    #[arg(long, value_name = "FILE", env = "SYNAPSE_KEYS", global = true)]
+    pub(crate) keys: Option<PathBuf>,
     /// How long connecting may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds, global = true)]
     pub(crate) connect_deadline: Duration,
@@ -83,6 +86,28 @@ pub(crate) enum Command {
     Join(Join),
     /// Find agents
     Discover(Discover),
+    /// Make a key for an agent and add it to a file, which Harbor can use as its keyring
+    Keygen(Keygen),
+    /// Sign envelopes from standard input, one a line
+    Sign,
+    /// Check the signatures of envelopes from standard input, one a line; print the key of each
+    Verify,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Keygen {
+    /// What the key is for: HMAC-SHA256, HMAC-SHA512 or Ed25519
+    #[arg(long, default_value = "Ed25519", value_parser = algorithm)]
+    pub(crate) algorithm: Algorithm,
+    /// The key's name; by default the agent's id and the date
+    #[arg(long)]
+    pub(crate) kid: Option<String>,
+    /// The key ends at this time, RFC 3339
+    #[arg(long, value_name = "TIME")]
+    pub(crate) not_after: Option<jiff::Timestamp>,
+    /// Also add the key without its secret to this file, for whoever only verifies (Ed25519 only)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) public: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -211,6 +236,11 @@ pub(crate) struct Discover {
     /// Most agents to list
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_within::<u32>(1, 1_000))]
     pub(crate) limit: u32,
+}
+
+fn algorithm(text: &str) -> Result<Algorithm, &'static str> {
+    let found = Algorithm::ALL.into_iter().find(|each| each.wire() == text);
+    found.ok_or("it is HMAC-SHA256, HMAC-SHA512 or Ed25519")
 }
 
 fn whole(text: &str) -> Result<u64, &'static str> {

@@ -15,7 +15,7 @@ use super::{
 
 pub(crate) async fn run(connection: &Connection, discover: Discover) -> Result<(), Failure> {
     let output = Output::new(connection);
-    let client = visit(options(connection)).await?;
+    let client = visit(options(connection)?).await?;
     let outcome = client
         .discover(control::Discover {
             capability: discover.can.unwrap_or_default(),

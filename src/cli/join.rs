@@ -23,7 +23,7 @@ pub(crate) async fn run(connection: &Connection, join: Join) -> Result<(), Failu
     let output = Output::new(connection);
     let mut interrupted = Interrupted::new()?;
     let client = tokio::select! {
-        client = Client::connect(options(connection)) => client?,
+        client = Client::connect(options(connection)?) => client?,
         () = interrupted.wait() => return Ok(()),
     };
     let outcome = tokio::select! {

@@ -21,7 +21,7 @@ use super::{
 
 pub(crate) async fn run(connection: &Connection, listen: Listen) -> Result<(), Failure> {
     let output = Output::new(connection);
-    let mut options = options(connection);
+    let mut options = options(connection)?;
     for group in &listen.group {
         options = options.join(&group.group_id, group.all_roles());
     }

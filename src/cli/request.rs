@@ -16,7 +16,7 @@ use super::{
 
 pub(crate) async fn run(connection: &Connection, request: Request) -> Result<(), Failure> {
     let payload = payload::one(&request.payload)?;
-    let client = visit(options(connection)).await?;
+    let client = visit(options(connection)?).await?;
     let question = send::envelope(&request.message, payload);
     let outcome = client.request(question, request.deadline).await;
     client.close().await;

@@ -30,7 +30,7 @@ pub(crate) async fn run(connection: &Connection, send: Send) -> Result<(), Failu
         true => None,
         false => Some(payload::one(&send.payload)?),
     };
-    let options = options(connection).acceptance_deadline(send.deadline);
+    let options = options(connection)?.acceptance_deadline(send.deadline);
     let client = visit(options).await?;
     let outcome = match single {
         Some(payload) => {

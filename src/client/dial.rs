@@ -71,7 +71,7 @@ async fn attempt(
     let mut wire = Wire::new(socket);
     let challenge: Challenge = read_challenge(&mut wire).await?;
     let register = register(options, groups, &challenge, register_id);
-    wire.feed(Message::text(register.to_json()));
+    wire.feed(Message::text(options.control_frame(&register)));
     let (registered, early) = read_registered(&mut wire, &register).await?;
     Ok(Established {
         wire,

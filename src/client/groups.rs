@@ -122,7 +122,7 @@ impl Client {
         let queue = &self.handle.queue;
         let (id, sender) = (self.shared.ids.next(), self.shared.sender.clone());
         let envelope = control_envelope(kind, id.clone(), sender, payload);
-        let question = (id, envelope.to_json());
+        let question = (id, self.shared.options.control_frame(&envelope));
         let call = Call::<_, ControlErrorKind>::place(
             &self.shared,
             queue,

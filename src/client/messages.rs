@@ -199,8 +199,9 @@ impl Client {
             envelope.timestamp = jiff::Timestamp::now().into();
         }
         envelope.sender = self.shared.sender.clone();
-        let frame = envelope.to_json();
-        Ok((envelope.id.into_owned(), frame))
+        let id = envelope.id.clone().into_owned();
+        let frame = self.shared.options.frame(envelope);
+        Ok((id, frame.map_err(|refusal| invalid(&refusal.reason))?))
     }
 }
 

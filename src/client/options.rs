@@ -3,7 +3,7 @@
 //! Stands before a frame's way. Each option names its default and unit; nothing is tried until
 //! [`Client::connect`](super::Client::connect) has checked them all.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio_tungstenite::tungstenite::http::Uri;
 
@@ -11,7 +11,10 @@ use super::error::{ConnectError, ConnectErrorKind, Error};
 use crate::{
     address::{self, Kind},
     control::{Confirm, Join},
-    envelope::Endpoint,
+    envelope::{Endpoint, Envelope},
+    keys::Key,
+    refusal::Refusal,
+    signature,
 };
 
 /// How a client connects. Build it with [`Options::new`] and chain what should differ.
@@ -33,6 +36,7 @@ pub struct Options {
     pub(super) frame_bytes_max: usize,
     pub(super) queue_messages_max: usize,
     pub(super) in_flight_max: usize,
+    pub(super) key: Option<Arc<Key>>,
 }
 
 /// What happens to a connection the agent already has.
@@ -66,6 +70,7 @@ impl Options {
             frame_bytes_max: 16 << 20,
             queue_messages_max: 256,
             in_flight_max: 4_096,
+            key: None,
         }
     }
 
@@ -212,6 +217,27 @@ impl Options {
         self
     }
 
+    /// Signs everything that is sent, the registration included. The default is no signature.
+    #[must_use]
+    pub fn key(mut self, key: Key) -> Self {
+        self.key = Some(Arc::new(key));
+        self
+    }
+
+    /// The frame of an envelope, signed if there is a key.
+    pub(super) fn frame(&self, envelope: Envelope<'_>) -> Result<String, Refusal> {
+        match &self.key {
+            Some(key) => signature::signed(envelope, key),
+            None => Ok(envelope.to_json()),
+        }
+    }
+
+    /// The same for a control message, whose numbers and keys are our own.
+    pub(super) fn control_frame(&self, envelope: &Envelope<'_>) -> String {
+        self.frame(envelope.clone())
+            .unwrap_or_else(|_never| envelope.to_json())
+    }
+
     /// The same with a usable URL, or what is wrong.
     pub(super) fn checked(mut self) -> Result<Self, ConnectError> {
         let invalid = |problem: String| Error::because(ConnectErrorKind::InvalidOptions, problem);
@@ -242,7 +268,21 @@ impl Options {
             None if self.heartbeat == Some(Duration::ZERO) => {
                 Err(invalid("heartbeat is 0".to_owned()))
             }
-            None => Ok(self),
+            None => self.with_usable_key(),
+        }
+    }
+
+    fn with_usable_key(self) -> Result<Self, ConnectError> {
+        let invalid = |problem: String| Error::because(ConnectErrorKind::InvalidOptions, problem);
+        match &self.key {
+            Some(key) if !key.can_sign() => {
+                Err(invalid(format!("key {:?} can only verify", key.kid)))
+            }
+            Some(key) if *key.agent_id != *self.agent.agent_id => Err(invalid(format!(
+                "key {:?} is that of {:?}",
+                key.kid, key.agent_id
+            ))),
+            _ => Ok(self),
         }
     }
 }

@@ -1,3 +1,6 @@
+//! Goal: a key is taken only if it proves something, and its secret goes nowhere.
+//! Method: every kind through its JSON and back; each member of a JWK made wrong.
+
 use super::*;
 
 fn generate(algorithm: Algorithm) -> Key {

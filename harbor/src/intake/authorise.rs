@@ -2,18 +2,28 @@
 //!
 //! The one place that decides. [`Permitted`] is made nowhere else, and only from a `Verified`.
 
-use synapse::{Code, Envelope, Refusal, envelope::Destination};
+use std::sync::Arc;
+
+use synapse::{Code, Envelope, Refusal, envelope::Destination, keys::Key};
 
 use super::verify::Verified;
 use crate::session::Session;
 
 /// A message its sender may send.
 #[derive(Debug)]
-pub(crate) struct Permitted<'f>(Envelope<'f>);
+pub(crate) struct Permitted<'f> {
+    envelope: Envelope<'f>,
+    key: Option<Arc<Key>>,
+}
 
 impl<'f> Permitted<'f> {
     pub(crate) fn envelope(&self) -> &Envelope<'f> {
-        &self.0
+        &self.envelope
+    }
+
+    /// The key that signed it, if one did.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.key.as_deref()
     }
 
     /// Where it goes.
@@ -21,7 +31,7 @@ impl<'f> Permitted<'f> {
         &'e self,
         session: &'e Session,
     ) -> Result<Destination<'e>, Refusal> {
-        self.0.destination(&session.system_id)
+        self.envelope.destination(&session.system_id)
     }
 }
 
@@ -30,7 +40,7 @@ pub(crate) fn authorise<'f>(
     verified: Verified<'f>,
     session: &Session,
 ) -> Result<Permitted<'f>, Refusal> {
-    let envelope = verified.into_envelope();
+    let (envelope, key) = verified.into_parts();
     let registered = &session.lease.agent.id;
     if *envelope.sender.agent_id != **registered {
         let reason = format!("this connection is registered as {registered:?}");
@@ -52,5 +62,5 @@ pub(crate) fn authorise<'f>(
             reason,
         ));
     }
-    Ok(Permitted(envelope))
+    Ok(Permitted { envelope, key })
 }

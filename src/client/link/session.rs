@@ -193,7 +193,8 @@ impl Session<'_> {
     }
 
     fn write_control(&mut self, envelope: &Envelope<'_>, expect: Expect) {
-        self.wire.feed(Message::text(envelope.to_json()));
+        let frame = self.link.shared.options.control_frame(envelope);
+        self.wire.feed(Message::text(frame));
         if !matches!(expect, Expect::Nothing) {
             let deadline = Instant::now() + self.link.shared.options.acceptance_deadline;
             let id = envelope.id.clone().into_owned();

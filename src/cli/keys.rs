@@ -1,0 +1,156 @@
+//! `synapse keygen`, `sign` and `verify`: keys and signatures, for people who set up and debug.
+//!
+//! Beside a frame's way; nothing is connected.
+
+use std::{
+    io::{self, BufRead, Write},
+    path::Path,
+};
+
+use jiff::Timestamp;
+use serde_json::json;
+use synapse::{
+    Envelope,
+    keys::{Key, KeyError, Keyring},
+    signature,
+};
+
+use super::{
+    args::{Connection, Keygen},
+    failure::{Failure, NO_INPUT, REFUSED, SYSTEM, USAGE},
+};
+
+/// Makes a key.
+pub(crate) fn generate(connection: &Connection, keygen: &Keygen) -> Result<(), Failure> {
+    let Some(agent_id) = &connection.agent else {
+        return Err(Failure::new(USAGE, "--agent says whose key it is to be"));
+    };
+    let path = file(connection)?;
+    let today = Timestamp::now().strftime("%F").to_string();
+    let kid = keygen.kid.clone();
+    let kid = kid.unwrap_or_else(|| format!("{agent_id}-{today}"));
+    let mut key = Key::generate(kid, agent_id, keygen.algorithm)
+        .map_err(|error| Failure::new(SYSTEM, error.to_string()))?;
+    key.not_after = keygen.not_after;
+    let public = match (&keygen.public, key.public()) {
+        (Some(path), Some(public)) => Some((path, public)),
+        (Some(_), None) => {
+            return Err(Failure::new(USAGE, "--public: HMAC keys are all secret"));
+        }
+        (None, _) => None,
+    };
+    let line =
+        json!({"kid": key.kid, "agent_id": key.agent_id, "algorithm": key.algorithm().wire()});
+    add(path, key)?;
+    if let Some((path, public)) = public {
+        add(path, public)?;
+    }
+    print(&line.to_string())
+}
+
+/// Adds a key to a file, which may not be there yet.
+fn add(path: &Path, key: Key) -> Result<(), Failure> {
+    let mut ring = match Keyring::from_file(path) {
+        Err(KeyError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Keyring::default()
+        }
+        read => read.map_err(|error| unusable(path, &error))?,
+    };
+    ring.add(key)
+        .and_then(|()| ring.write(path))
+        .map_err(|error| unusable(path, &error))
+}
+
+/// Signs each line.
+pub(crate) fn sign(connection: &Connection) -> Result<(), Failure> {
+    let key = signing(connection)?;
+    for_each_envelope(|_, envelope| {
+        signature::signed(envelope, &key)
+            .map_err(|refusal| refusal.to_string())
+            .map(|frame| (frame, true))
+    })
+}
+
+/// Checks each line.
+pub(crate) fn verify(connection: &Connection) -> Result<(), Failure> {
+    let path = file(connection)?;
+    let ring = Keyring::from_file(path).map_err(|error| unusable(path, &error))?;
+    for_each_envelope(|frame, envelope| {
+        let keys = ring.of(&envelope.sender.agent_id);
+        let signer = signature::verify(&envelope, frame, keys, Timestamp::now());
+        let line = match &signer {
+            Ok(key) => json!({"id": envelope.id, "verified": key.kid}),
+            Err(refusal) => {
+                json!({"id": envelope.id, "code": refusal.code.to_string(), "field": refusal.field})
+            }
+        };
+        Ok((line.to_string(), signer.is_ok()))
+    })
+}
+
+/// The key to sign with: the newest live one of the agent, or of the only agent in the file.
+pub(crate) fn signing(connection: &Connection) -> Result<Key, Failure> {
+    let path = file(connection)?;
+    let ring = Keyring::from_file(path).map_err(|error| unusable(path, &error))?;
+    let now = Timestamp::now();
+    let wanted = connection.agent.as_deref();
+    let usable: Vec<_> = ring
+        .all()
+        .filter(|key| wanted.is_none_or(|agent_id| key.agent_id == agent_id))
+        .filter(|key| key.can_sign() && key.is_live(now))
+        .collect();
+    let newest = usable.last();
+    match newest {
+        Some(key) if usable.iter().all(|other| other.agent_id == key.agent_id) => {
+            Ok((***key).clone())
+        }
+        Some(_) => Err(Failure::new(
+            USAGE,
+            "--agent says which agent's key is meant",
+        )),
+        None => {
+            let line = format!(
+                "{}: no live key to sign with for this agent",
+                path.display()
+            );
+            Err(Failure::new(NO_INPUT, line))
+        }
+    }
+}
+
+fn file(connection: &Connection) -> Result<&Path, Failure> {
+    let missing = || Failure::new(USAGE, "--keys says in which file the keys are");
+    connection.keys.as_deref().ok_or_else(missing)
+}
+
+fn unusable(path: &Path, error: &KeyError) -> Failure {
+    Failure::new(NO_INPUT, format!("{}: {error}", path.display()))
+}
+
+/// Reads an envelope a line and prints what `act` makes of it; whether all were good is the exit.
+fn for_each_envelope(
+    act: impl Fn(&str, Envelope<'_>) -> Result<(String, bool), String>,
+) -> Result<(), Failure> {
+    let mut is_good = true;
+    for (at, line) in io::stdin().lock().lines().enumerate() {
+        let line = line.map_err(|error| Failure::of_system("cannot read", &error))?;
+        let at_line = |what: String| Failure::new(REFUSED, format!("line {}: {what}", at + 1));
+        let envelope = Envelope::decode(&line).map_err(|refused| at_line(refused.to_string()))?;
+        let (text, is_this_good) = act(&line, envelope).map_err(at_line)?;
+        is_good &= is_this_good;
+        print(&text)?;
+    }
+    if is_good {
+        Ok(())
+    } else {
+        Err(Failure::told(REFUSED))
+    }
+}
+
+fn print(line: &str) -> Result<(), Failure> {
+    match writeln!(io::stdout(), "{line}") {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::broken_pipe()),
+        Err(error) => Err(Failure::of_system("cannot write", &error)),
+    }
+}
