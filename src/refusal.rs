@@ -53,8 +53,10 @@ pub enum Code {
     Draining,
     /// A browser page of an origin that is not allowed.
     OriginDenied,
-    /// The node holds as many connections as it may.
+    /// The node holds as many connections, or as many that have not registered, as it may.
     Overloaded,
+    /// An agent sends faster, or an address has more connections, than is allowed to each.
+    RateLimited,
 }
 
 /// What the sender should do about a refusal.
@@ -81,7 +83,7 @@ pub struct Row {
 
 impl Code {
     /// Every code, in the order of the table.
-    pub const ALL: [Code; 23] = [
+    pub const ALL: [Code; 24] = [
         Code::Malformed,
         Code::BinaryFrame,
         Code::TooDeep,
@@ -105,6 +107,7 @@ impl Code {
         Code::Draining,
         Code::OriginDenied,
         Code::Overloaded,
+        Code::RateLimited,
     ];
 
     /// The table.
@@ -134,6 +137,7 @@ impl Code {
             Code::Draining => ("draining", 503, Some(Close::Draining), Later),
             Code::OriginDenied => ("origin_denied", 403, None, AfterChange),
             Code::Overloaded => ("overloaded", 503, None, Later),
+            Code::RateLimited => ("rate_limited", 429, None, Later),
         };
         Row {
             wire,
@@ -161,7 +165,8 @@ impl fmt::Display for Code {
 pub enum Close {
     /// The agent connected again elsewhere. Clients must not reconnect on it.
     Replaced,
-    /// Authentication failed or lapsed. Clients must not reconnect with the same credentials.
+    /// Authentication failed or lapsed, or too many registrations were refused. Clients must not
+    /// reconnect with the same credentials.
     Unauthorised,
     /// The peer did not register, answer pings or read in time. Reconnecting is fine.
     TooSlow,

@@ -13,6 +13,9 @@ use crate::{clock::TimeToLive, limits};
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
 const CONNECTIONS_MAX: usize = 10_000_000;
 
+/// Highest rate that can be asked for: one of each a nanosecond, the grain of the clock.
+const PER_SECOND_MAX: u32 = 1_000_000_000;
+
 /// What was written: one optional value a setting. Each is a flag, an environment variable
 /// (`HARBOR_` and the name in capitals) and a key of the TOML file.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
@@ -84,6 +87,38 @@ pub struct Settings {
         global = true
     )]
     pub connections_max: Option<usize>,
+    /// Most connections from one address, an IPv6 one by its /64 [default: connections_max]
+    #[arg(
+        long,
+        env = "HARBOR_CONNECTIONS_PER_ADDRESS_MAX",
+        value_name = "COUNT",
+        global = true
+    )]
+    pub connections_per_address_max: Option<usize>,
+    /// Most connections that have not registered, at once [default: 10000]
+    #[arg(
+        long,
+        env = "HARBOR_UNREGISTERED_MAX",
+        value_name = "COUNT",
+        global = true
+    )]
+    pub unregistered_max: Option<usize>,
+    /// Messages one agent may send a second, and at once; 0 for any number [default: 0]
+    #[arg(
+        long,
+        env = "HARBOR_MESSAGES_PER_SECOND",
+        value_name = "COUNT",
+        global = true
+    )]
+    pub messages_per_second: Option<u32>,
+    /// Bytes of messages one agent may send a second; 0 for any number [default: 0]
+    #[arg(
+        long,
+        env = "HARBOR_BYTES_PER_SECOND",
+        value_name = "BYTES",
+        global = true
+    )]
+    pub bytes_per_second: Option<u32>,
     /// Most groups one agent may be in, and most watches it may have [default: 1000]
     #[arg(
         long,
@@ -126,6 +161,15 @@ pub struct Config {
     pub(crate) time_to_live: TimeToLive,
     /// Most connections at once.
     pub connections_max: usize,
+    /// Most connections from one address.
+    pub connections_per_address_max: usize,
+    /// Most connections that have not registered, at once.
+    pub unregistered_max: usize,
+    /// Messages one agent may send a second, and at once; 0 for any number.
+    pub messages_per_second: u32,
+    /// Bytes of messages one agent may send a second, and at once, where that is no less than
+    /// `max_frame_bytes`; 0 for any number.
+    pub bytes_per_second: u32,
     /// Most groups one agent may be in, and most watches it may have.
     pub groups_per_agent_max: usize,
     /// How long a stopping node may take to flush and close.
@@ -181,6 +225,12 @@ impl Settings {
             ttl_default_seconds: self.ttl_default_seconds.or(lower.ttl_default_seconds),
             ttl_max_seconds: self.ttl_max_seconds.or(lower.ttl_max_seconds),
             connections_max: self.connections_max.or(lower.connections_max),
+            connections_per_address_max: self
+                .connections_per_address_max
+                .or(lower.connections_per_address_max),
+            unregistered_max: self.unregistered_max.or(lower.unregistered_max),
+            messages_per_second: self.messages_per_second.or(lower.messages_per_second),
+            bytes_per_second: self.bytes_per_second.or(lower.bytes_per_second),
             groups_per_agent_max: self.groups_per_agent_max.or(lower.groups_per_agent_max),
             drain_seconds: self.drain_seconds.or(lower.drain_seconds),
             log_level: self.log_level.or(lower.log_level),
@@ -195,6 +245,7 @@ impl Settings {
     pub fn into_config(self) -> Result<Config, Vec<String>> {
         let ttl_max_seconds = self.ttl_max_seconds.unwrap_or(30 * 86_400);
         let ttl_default_seconds = self.ttl_default_seconds;
+        let connections_max = self.connections_max.unwrap_or(100_000);
         let config = Config {
             listen: self
                 .listen
@@ -211,7 +262,14 @@ impl Settings {
                 ),
                 max: Duration::from_secs(ttl_max_seconds),
             },
-            connections_max: self.connections_max.unwrap_or(100_000),
+            connections_max,
+            connections_per_address_max: self
+                .connections_per_address_max
+                // Not to be reported beside what it comes from.
+                .unwrap_or(connections_max.clamp(1, CONNECTIONS_MAX)),
+            unregistered_max: self.unregistered_max.unwrap_or(10_000),
+            messages_per_second: self.messages_per_second.unwrap_or(0),
+            bytes_per_second: self.bytes_per_second.unwrap_or(0),
             groups_per_agent_max: self.groups_per_agent_max.unwrap_or(1_000),
             drain: Duration::from_secs(self.drain_seconds.unwrap_or(10)),
             log_level: tracing::Level::INFO,
@@ -277,19 +335,41 @@ impl Config {
             let problem = format!("{name} is from 1 to {}", max.as_secs());
             require(!value.is_zero() && value <= max, &problem);
         }
-        require(
-            (1..=CONNECTIONS_MAX).contains(&self.connections_max),
-            &format!("connections_max is from 1 to {CONNECTIONS_MAX}"),
-        );
-        require(
-            self.groups_per_agent_max > 0,
-            "groups_per_agent_max is at least 1",
-        );
+        self.check_counts(&mut require);
         if problems.is_empty() {
             Ok(self)
         } else {
             Err(problems)
         }
+    }
+
+    fn check_counts(&self, require: &mut impl FnMut(bool, &str)) {
+        for (name, count) in [
+            ("connections_max", self.connections_max),
+            (
+                "connections_per_address_max",
+                self.connections_per_address_max,
+            ),
+            ("unregistered_max", self.unregistered_max),
+        ] {
+            require(
+                (1..=CONNECTIONS_MAX).contains(&count),
+                &format!("{name} is from 1 to {CONNECTIONS_MAX}"),
+            );
+        }
+        for (name, rate) in [
+            ("messages_per_second", self.messages_per_second),
+            ("bytes_per_second", self.bytes_per_second),
+        ] {
+            require(
+                rate <= PER_SECOND_MAX,
+                &format!("{name} is from 1 to {PER_SECOND_MAX}, or 0 for any number"),
+            );
+        }
+        require(
+            self.groups_per_agent_max > 0,
+            "groups_per_agent_max is at least 1",
+        );
     }
 }
 
@@ -379,7 +459,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            13,
+            17,
             "every setting is in the file"
         );
     }

@@ -15,8 +15,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     answer::Answers,
     config::Config,
+    connection::pace::Paces,
     groups::{Groups, Scoped},
     limits::{HTTP_CONNECTIONS_SPARE, RETRY_AFTER_MS},
+    listen::admission::Admission,
     metrics::Metrics,
     registry::Registry,
 };
@@ -32,8 +34,10 @@ pub(crate) struct Node {
     pub(crate) systems: Groups,
     /// A permit a TCP connection, upgraded or not.
     pub(crate) places: Arc<Semaphore>,
-    /// A permit a WebSocket.
-    pub(crate) permits: Arc<Semaphore>,
+    /// The places of WebSockets.
+    pub(crate) admission: Admission,
+    /// How fast each agent may send.
+    pub(crate) paces: Paces,
     /// A task a connection.
     pub(crate) tasks: TaskTracker,
     /// Cancelled once, when the node is told to stop. For those who wait for it.
@@ -56,7 +60,8 @@ impl Node {
             .min(Semaphore::MAX_PERMITS);
         Node {
             places: Arc::new(Semaphore::new(places)),
-            permits: Arc::new(Semaphore::new(config.connections_max.min(places))),
+            admission: Admission::new(&config, &metrics),
+            paces: Paces::new(&config),
             registry: Arc::new(Registry::default()),
             groups,
             systems,
