@@ -172,7 +172,7 @@ pub enum Close {
     TooSlow,
     /// The node is going away. Reconnect after the time named in `synapse.draining`.
     Draining,
-    /// A frame was over the limit named in `synapse.challenge`.
+    /// A frame was over the limit named in `synapse.challenge`, or too much came before registration.
     TooLarge,
     /// The peer broke RFC 6455.
     Protocol,
@@ -235,7 +235,9 @@ impl Close {
             Close::Draining => "the node is going away",
             Close::Protocol => "the frame breaks RFC 6455",
             Close::InvalidUtf8 => "the text frame is not UTF-8",
-            Close::TooLarge => "the frame is over the max_frame_bytes of the challenge",
+            Close::TooLarge => {
+                "over the max_frame_bytes of the challenge, or too much unregistered"
+            }
             Close::Replaced => "the agent connected again elsewhere; do not reconnect",
             Close::Unauthorised => "authentication failed",
             Close::TooSlow => "too slow to register, answer pings or read",

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::{
-    Agent, Harbor, Raw, agent::refusal_of, eventually, leap, process::Process, raw::Answer, soon,
+    Agent, Harbor, Raw, agent::refusal_of, eventually, leap, process::Process, raw, raw::Answer,
+    soon,
 };
 
 fn limited(harbor: &Harbor, limit: &str) -> f64 {
@@ -218,6 +219,34 @@ async fn the_64th_other_refused_frame_ends_the_connection() {
     }
     let mut b = Agent::register(&harbor, "b").await;
     talk(&mut a, &mut b).await;
+}
+
+/// What a peer sends before it has registered is bounded in all, however it is cut; afterwards it is not.
+#[tokio::test]
+async fn a_peer_that_has_not_registered_sends_so_many_bytes() {
+    let harbor = Harbor::start().await;
+    let part = vec![b' '; 30_000];
+    let whole = raw::frame(raw::FIN | raw::TEXT, &part);
+    let fragments = [
+        raw::frame(raw::TEXT, &part),
+        raw::frame(raw::CONTINUATION, &part),
+    ];
+    let ping = raw::frame(raw::FIN | raw::PING, &[]);
+    for (first, then) in [(&whole, &whole), (&fragments[0], &fragments[1])] {
+        let mut peer = Raw::connect(&harbor).await;
+        assert_eq!(peer.upgrade("").await.status, 101);
+        peer.write(first).await;
+        for _ in 0..8 {
+            peer.try_write(&[&ping[..], then].concat()).await;
+        }
+        assert_eq!(peer.closed().await.unwrap().0, 1009);
+    }
+    let mut a = Agent::register(&harbor, "a").await;
+    for _ in 0..3 {
+        let large = json!({"receiver": {"agent_id": "a"}, "payload": "x".repeat(1_000_000)});
+        assert_eq!(a.deliver(large).await, 1);
+        a.next_text().await;
+    }
 }
 
 /// Checks a `rate_limited` as PROTOCOL.md describes it; how long to wait.

@@ -65,6 +65,10 @@ pub(crate) const REFUSED_REGISTRATIONS_MAX: u32 = 8;
 /// Most other refused frames on one connection before it registers: each costs a parse and an answer.
 pub(crate) const REFUSED_FRAMES_MAX: u32 = 64;
 
+/// Most bytes a peer may send before it has registered: room for a registration with 1,000 groups
+/// and some that were refused. With 10,000 such peers at once, 2.5 GiB at worst.
+pub(crate) const UNREGISTERED_BYTES_MAX: u64 = 256 * 1024;
+
 /// Buckets of agents' paces from which on unused ones are looked for.
 pub(crate) const PACES_SWEEP_MIN: usize = 1_024;
 

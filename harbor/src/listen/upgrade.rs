@@ -21,6 +21,7 @@ use crate::{
     clock::Instant,
     connection::{Connection, Ended, socket::Socket},
     gateway, handshake,
+    limits::UNREGISTERED_BYTES_MAX,
     node::Node,
 };
 
@@ -117,11 +118,13 @@ async fn serve(node: Arc<Node>, mut socket: Socket, since: Instant, unregistered
     let deadline = since + node.config.connect_deadline;
     node.metrics.connections.inc();
     node.metrics.connections_opened.inc();
+    socket.bound_bytes_read(UNREGISTERED_BYTES_MAX);
     // Boxed, so that an idle agent's task does not carry the handshake's room.
     let registered = Box::pin(handshake::register(&node, &mut socket, deadline)).await;
     let (ended, _unregistered) = match registered {
         Ok(session) => {
             drop(unregistered);
+            socket.bound_bytes_read(u64::MAX);
             let connection = Connection::new(Arc::clone(&node), socket, session);
             (connection.run().await, None)
         }
