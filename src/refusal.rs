@@ -59,8 +59,10 @@ pub enum Code {
     Draining,
     /// A browser page of an origin that is not allowed.
     OriginDenied,
-    /// The node holds as many connections as it may.
+    /// The node holds as many connections, or as many that have not registered, as it may.
     Overloaded,
+    /// An agent sends faster, or an address has more connections, than is allowed to each.
+    RateLimited,
 }
 
 /// What the sender should do about a refusal.
@@ -87,7 +89,7 @@ pub struct Row {
 
 impl Code {
     /// Every code, in the order of the table.
-    pub const ALL: [Code; 26] = [
+    pub const ALL: [Code; 27] = [
         Code::Malformed,
         Code::BinaryFrame,
         Code::TooDeep,
@@ -114,6 +116,7 @@ impl Code {
         Code::Draining,
         Code::OriginDenied,
         Code::Overloaded,
+        Code::RateLimited,
     ];
 
     /// The table.
@@ -146,6 +149,7 @@ impl Code {
             Code::Draining => ("draining", 503, Some(Close::Draining), Later),
             Code::OriginDenied => ("origin_denied", 403, None, AfterChange),
             Code::Overloaded => ("overloaded", 503, None, Later),
+            Code::RateLimited => ("rate_limited", 429, None, Later),
         };
         Row {
             wire,
@@ -173,13 +177,14 @@ impl fmt::Display for Code {
 pub enum Close {
     /// The agent connected again elsewhere. Clients must not reconnect on it.
     Replaced,
-    /// Authentication failed or lapsed. Clients must not reconnect with the same credentials.
+    /// Authentication failed or lapsed, or too many registrations were refused. Clients must not
+    /// reconnect with the same credentials.
     Unauthorised,
     /// The peer did not register, answer pings or read in time. Reconnecting is fine.
     TooSlow,
     /// The node is going away. Reconnect after the time named in `synapse.draining`.
     Draining,
-    /// A frame was over the limit named in `synapse.challenge`.
+    /// A frame was over the limit named in `synapse.challenge`, or too much came before registration.
     TooLarge,
     /// The peer broke RFC 6455.
     Protocol,
@@ -242,7 +247,9 @@ impl Close {
             Close::Draining => "the node is going away",
             Close::Protocol => "the frame breaks RFC 6455",
             Close::InvalidUtf8 => "the text frame is not UTF-8",
-            Close::TooLarge => "the frame is over the max_frame_bytes of the challenge",
+            Close::TooLarge => {
+                "over the max_frame_bytes of the challenge, or too much unregistered"
+            }
             Close::Replaced => "the agent connected again elsewhere; do not reconnect",
             Close::Unauthorised => "authentication failed",
             Close::TooSlow => "too slow to register, answer pings or read",

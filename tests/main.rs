@@ -16,6 +16,7 @@
 
 mod support;
 
+mod abuse;
 mod bounds;
 mod client_library;
 mod command_line;

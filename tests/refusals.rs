@@ -292,6 +292,15 @@ async fn every_code_of_the_table_is_told() {
         let label = format!("code={:?}", code.row().wire);
         assert_eq!(harbor.metric_with("harbor_refusals_total", &label), 1.0);
     }
+    let narrow = Harbor::with(Settings {
+        connections_per_address_max: Some(1),
+        ..Settings::default()
+    })
+    .await;
+    let _only = Agent::connect(&narrow).await;
+    let (status, code) = upgrade_refused(&narrow, "").await;
+    assert_eq!((status, code.as_str()), (429, "rate_limited"));
+    told.insert(Code::RateLimited.row().wire);
     let draining = tokio::spawn(harbor.drain());
     for mut peer in held {
         assert_eq!(refusal_of(&peer.next().await).0, Code::Draining.row().wire);

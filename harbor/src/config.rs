@@ -3,6 +3,8 @@
 //! Read once, before anything is bound. A flag goes over its variable, that over the file, that
 //! over the default. Every problem is reported, not only the first.
 
+mod check;
+
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -16,10 +18,9 @@ use synapse::{
     limits::FRAME_BYTES_MAX_DEFAULT,
 };
 
-use crate::{clock::TimeToLive, keys, limits};
+use check::{CONNECTIONS_MAX, Words};
 
-/// Most connections that can be asked for: far more than a machine has ports and memory for.
-const CONNECTIONS_MAX: usize = 10_000_000;
+use crate::clock::TimeToLive;
 
 /// What was written: one optional value a setting. Each is a flag, an environment variable
 /// (`HARBOR_` and the name in capitals) and a key of the TOML file.
@@ -92,6 +93,38 @@ pub struct Settings {
         global = true
     )]
     pub connections_max: Option<usize>,
+    /// Most connections from one address, an IPv6 one by its /64 [default: connections_max]
+    #[arg(
+        long,
+        env = "HARBOR_CONNECTIONS_PER_ADDRESS_MAX",
+        value_name = "COUNT",
+        global = true
+    )]
+    pub connections_per_address_max: Option<usize>,
+    /// Most connections that have not registered, at once [default: 10000]
+    #[arg(
+        long,
+        env = "HARBOR_UNREGISTERED_MAX",
+        value_name = "COUNT",
+        global = true
+    )]
+    pub unregistered_max: Option<usize>,
+    /// Messages one agent may send a second, and at once; 0 for any number [default: 0]
+    #[arg(
+        long,
+        env = "HARBOR_MESSAGES_PER_SECOND",
+        value_name = "COUNT",
+        global = true
+    )]
+    pub messages_per_second: Option<u32>,
+    /// Bytes of messages one agent may send a second; 0 for any number [default: 0]
+    #[arg(
+        long,
+        env = "HARBOR_BYTES_PER_SECOND",
+        value_name = "BYTES",
+        global = true
+    )]
+    pub bytes_per_second: Option<u32>,
     /// Most groups one agent may be in, and most watches it may have [default: 1000]
     #[arg(
         long,
@@ -153,6 +186,15 @@ pub struct Config {
     pub(crate) time_to_live: TimeToLive,
     /// Most connections at once.
     pub connections_max: usize,
+    /// Most connections from one address.
+    pub connections_per_address_max: usize,
+    /// Most connections that have not registered, at once.
+    pub unregistered_max: usize,
+    /// Messages one agent may send a second, and at once; 0 for any number.
+    pub messages_per_second: u32,
+    /// Bytes of messages one agent may send a second, and at once, where that is no less than
+    /// `max_frame_bytes`; 0 for any number.
+    pub bytes_per_second: u32,
     /// Most groups one agent may be in, and most watches it may have.
     pub groups_per_agent_max: usize,
     /// How long a stopping node may take to flush and close.
@@ -218,6 +260,12 @@ impl Settings {
             ttl_default_seconds: self.ttl_default_seconds.or(lower.ttl_default_seconds),
             ttl_max_seconds: self.ttl_max_seconds.or(lower.ttl_max_seconds),
             connections_max: self.connections_max.or(lower.connections_max),
+            connections_per_address_max: self
+                .connections_per_address_max
+                .or(lower.connections_per_address_max),
+            unregistered_max: self.unregistered_max.or(lower.unregistered_max),
+            messages_per_second: self.messages_per_second.or(lower.messages_per_second),
+            bytes_per_second: self.bytes_per_second.or(lower.bytes_per_second),
             groups_per_agent_max: self.groups_per_agent_max.or(lower.groups_per_agent_max),
             drain_seconds: self.drain_seconds.or(lower.drain_seconds),
             keys: self.keys.or(lower.keys),
@@ -236,6 +284,7 @@ impl Settings {
     pub fn into_config(self) -> Result<Config, Vec<String>> {
         let ttl_max_seconds = self.ttl_max_seconds.unwrap_or(30 * 86_400);
         let ttl_default_seconds = self.ttl_default_seconds;
+        let connections_max = self.connections_max.unwrap_or(100_000);
         let config = Config {
             listen: self
                 .listen
@@ -252,7 +301,14 @@ impl Settings {
                 ),
                 max: Duration::from_secs(ttl_max_seconds),
             },
-            connections_max: self.connections_max.unwrap_or(100_000),
+            connections_max,
+            connections_per_address_max: self
+                .connections_per_address_max
+                // Not to be reported beside what it comes from.
+                .unwrap_or(connections_max.clamp(1, CONNECTIONS_MAX)),
+            unregistered_max: self.unregistered_max.unwrap_or(10_000),
+            messages_per_second: self.messages_per_second.unwrap_or(0),
+            bytes_per_second: self.bytes_per_second.unwrap_or(0),
             groups_per_agent_max: self.groups_per_agent_max.unwrap_or(1_000),
             drain: Duration::from_secs(self.drain_seconds.unwrap_or(10)),
             keys: self.keys.filter(|path| !path.as_os_str().is_empty()),
@@ -271,73 +327,6 @@ impl Settings {
     }
 }
 
-impl Config {
-    fn checked(mut self, words: &Words) -> Result<Config, Vec<String>> {
-        let mut problems = words.read_into(&mut self);
-        let mut require = |holds: bool, problem: &str| {
-            if !holds {
-                problems.push(problem.to_owned());
-            }
-        };
-        let day = Duration::from_secs(86_400);
-        let frame_bytes_min = limits::READ_BUFFER_BYTES;
-        require(
-            self.listen.ip().is_loopback() || self.auth == Auth::Required,
-            "listen: while authentication is open, only a loopback address such as 127.0.0.1 is allowed",
-        );
-        require(
-            synapse::control::require_name("node", &self.node).is_ok(),
-            "node is a name of 1 to 256 bytes without control characters",
-        );
-        require(
-            (frame_bytes_min..=1 << 30).contains(&self.max_frame_bytes),
-            "max_frame_bytes is from 8192 (8 KiB) to 1073741824 (1 GiB)",
-        );
-        require(
-            self.outbox_bytes >= self.max_frame_bytes.saturating_mul(2),
-            "outbox_bytes is at least twice max_frame_bytes, so that one message never fills it",
-        );
-        for origin in &self.allowed_origins {
-            let problem = format!(
-                "allowed_origins: {origin:?} is not * or scheme://host[:port], without a path or spaces"
-            );
-            require(is_origin(origin), &problem);
-        }
-        let ttl = &self.time_to_live;
-        // Without a longest one there is no range to speak of; that is said below.
-        require(
-            ttl.max.is_zero() || (!ttl.default.is_zero() && ttl.default <= ttl.max),
-            &format!(
-                "ttl_default_seconds is from 1 to {}, which is ttl_max_seconds",
-                ttl.max.as_secs()
-            ),
-        );
-        for (name, value, max) in [
-            ("heartbeat_seconds", self.heartbeat, day),
-            ("clock_window_seconds", self.clock_window, day),
-            ("connect_deadline_seconds", self.connect_deadline, day),
-            ("ttl_max_seconds", ttl.max, 3_660 * day),
-            ("drain_seconds", self.drain, day),
-        ] {
-            let problem = format!("{name} is from 1 to {}", max.as_secs());
-            require(!value.is_zero() && value <= max, &problem);
-        }
-        require(
-            (1..=CONNECTIONS_MAX).contains(&self.connections_max),
-            &format!("connections_max is from 1 to {CONNECTIONS_MAX}"),
-        );
-        require(
-            self.groups_per_agent_max > 0,
-            "groups_per_agent_max is at least 1",
-        );
-        if problems.is_empty() {
-            Ok(self)
-        } else {
-            Err(problems)
-        }
-    }
-}
-
 /// What signatures of messages mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signatures {
@@ -349,117 +338,9 @@ pub(crate) enum Signatures {
     Required,
 }
 
-/// The values that are words, and what they need beside them.
-struct Words {
-    log_level: Option<String>,
-    auth: Option<String>,
-    signatures: Option<String>,
-}
-
-impl Words {
-    /// Reads them, and the keyring; the problems.
-    fn read_into(&self, config: &mut Config) -> Vec<String> {
-        let mut problems = Vec::new();
-        match self.log_level.as_deref().map(str::parse) {
-            None => {}
-            Some(Ok(level)) => config.log_level = level,
-            Some(Err(_)) => {
-                problems.push("log_level is error, warn, info, debug or trace".to_owned());
-            }
-        }
-        match self.auth.as_deref() {
-            None | Some("open") => {}
-            Some("required") => config.auth = Auth::Required,
-            Some(_) => problems.push("auth is open or required".to_owned()),
-        }
-        config.signatures = match (self.signatures.as_deref(), config.auth) {
-            (Some("off"), _) => Signatures::Off,
-            (Some("required"), _) | (None, Auth::Required) => Signatures::Required,
-            (Some("verify_if_present") | None, _) => Signatures::VerifyIfPresent,
-            (Some(_), _) => {
-                problems.push("signatures is off, verify_if_present or required".to_owned());
-                Signatures::Required
-            }
-        };
-        match config.keys.as_deref().map(keys::read) {
-            Some(Ok(ring)) => config.keyring = ring,
-            Some(Err(problem)) => problems.push(problem),
-            None if config.auth == Auth::Required => {
-                problems.push("keys: with auth = required a file of keys is needed".to_owned());
-            }
-            None => {}
-        }
-        problems
-    }
-}
-
-/// Whether a browser could send this as its `Origin` (RFC 6454 section 6.2; `null` is that of a page
-/// without one), or it stands for any.
-fn is_origin(text: &str) -> bool {
-    if matches!(text, "*" | "null") {
-        return true;
-    }
-    let Some((scheme, authority)) = text.split_once("://") else {
-        return false;
-    };
-    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme
-            .chars()
-            .all(|each| each.is_ascii_alphanumeric() || "+-.".contains(each));
-    let (host, port) = match authority.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        Some(_) | None => (authority, None),
-    };
-    let is_address = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
-    let is_name = !host.is_empty()
-        && host
-            .chars()
-            .all(|each| each.is_alphanumeric() || "-._~%".contains(each));
-    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
-    is_scheme && (is_address || is_name) && is_port
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_origin_is_a_scheme_a_host_and_a_port() {
-        for origin in [
-            "*",
-            "null",
-            "https://app.example",
-            "http://127.0.0.1:7420",
-            "http://[::1]",
-            "http://[::1]:80",
-            "chrome-extension://abcdefgh",
-        ] {
-            assert!(is_origin(origin), "{origin}");
-        }
-        for no_origin in [
-            "",
-            "a b",
-            "app.example",
-            "https://",
-            "https://app.example/",
-            "https://a/b",
-            "https://a b",
-            "https://a:port",
-            "https://a:99999",
-            "https://:80",
-            "://a",
-            "https://[::1",
-            "https://u@a",
-            "**",
-            "https://a?b",
-        ] {
-            assert!(!is_origin(no_origin), "{no_origin}");
-        }
-    }
 
     #[test]
     fn the_printed_file_says_the_defaults() {
@@ -479,7 +360,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            17,
+            21,
             "every setting is in the file"
         );
     }

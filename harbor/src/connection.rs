@@ -5,6 +5,7 @@
 
 pub(crate) mod heartbeat;
 pub(crate) mod outbox;
+pub(crate) mod pace;
 pub mod socket;
 
 use std::{

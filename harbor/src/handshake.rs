@@ -1,7 +1,8 @@
 //! Challenge out, `synapse.register` in: makes the [`Session`] of a connection.
 //!
 //! Stage 0 of a frame's way. Until it succeeds a peer learns nothing but the challenge; whatever
-//! else it sends is refused and the connection lives on, until the connect deadline.
+//! else it sends is refused and the connection lives on, until the connect deadline or too many
+//! refusals.
 
 use std::{future::poll_fn, sync::Arc};
 
@@ -22,6 +23,8 @@ use crate::{
         socket::{Incoming, Socket},
     },
     intake::verify,
+    limits::{REFUSED_FRAMES_MAX, REFUSED_REGISTRATIONS_MAX},
+    metrics::Limit,
     node::Node,
     session::Session,
 };
@@ -53,9 +56,10 @@ pub(crate) async fn register(
 async fn converse(node: &Arc<Node>, socket: &mut Socket) -> Result<Session, Close> {
     let nonce = nonce().map_err(|_| Close::Lost)?;
     write(socket, challenge(node, &nonce)).await?;
+    let mut attempts = Attempts::default();
     loop {
         let outcome = match poll_fn(|cx| socket.poll_read(cx)).await? {
-            Incoming::Text(frame) => try_register(node, &nonce, &frame),
+            Incoming::Text(frame) => try_register(node, &nonce, &frame, &mut attempts),
             Incoming::Binary(_) => Err(binary_refused()),
             Incoming::Alive => {
                 poll_fn(|cx| socket.poll_flush(cx)).await?;
@@ -69,7 +73,11 @@ async fn converse(node: &Arc<Node>, socket: &mut Socket) -> Result<Session, Clos
                 socket.feed_text(registered)?;
                 return Ok(session);
             }
-            Err(refused) => write(socket, node.refused(&refused)).await?,
+            Err(refused) => {
+                write(socket, node.refused(&refused)).await?;
+                attempts.refused += 1;
+                attempts.check(node)?;
+            }
         }
     }
 }
@@ -79,6 +87,30 @@ fn nonce() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+/// What an unregistered peer has tried.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// Frames that were refused.
+    refused: u32,
+    /// Those of them that were registrations.
+    registrations: u32,
+}
+
+impl Attempts {
+    /// Ends the patience with a peer whose every frame was refused.
+    fn check(&self, node: &Node) -> Result<(), Close> {
+        let (limit, close) = if self.registrations >= REFUSED_REGISTRATIONS_MAX {
+            (Limit::RefusedRegistrations, Close::Unauthorised)
+        } else if self.refused - self.registrations >= REFUSED_FRAMES_MAX {
+            (Limit::RefusedFrames, Close::TooSlow)
+        } else {
+            return Ok(());
+        };
+        node.metrics.limited(limit);
+        Err(close)
+    }
 }
 
 fn challenge(node: &Node, nonce: &str) -> Utf8Bytes {
@@ -97,6 +129,7 @@ fn try_register(
     node: &Arc<Node>,
     nonce: &str,
     frame: &str,
+    attempts: &mut Attempts,
 ) -> Result<(Session, Utf8Bytes), Refused> {
     let envelope = Envelope::decode(frame)?;
     let id = envelope.id.to_string();
@@ -104,6 +137,7 @@ fn try_register(
         id: Some(id.clone()),
         refusal,
     };
+    attempts.registrations += u32::from(envelope.kind == kind::REGISTER);
     let register = read_register(&envelope, nonce).map_err(refused)?;
     let key = verify::signer_of_registration(&envelope, frame, node).map_err(refused)?;
     if key.is_some() && register.nonce.is_empty() {

@@ -43,6 +43,9 @@ pub(crate) fn accept(
         refusal,
     };
 
+    session
+        .keep_pace(frame.len(), received_at)
+        .map_err(refused)?;
     let verified = verify::verify(envelope, frame, node).map_err(refused)?;
     let permitted = authorise::authorise(verified, session).map_err(refused)?;
     let envelope = permitted.envelope();

@@ -58,6 +58,23 @@ pub(crate) const RECONNECT_AFTER_MS: std::ops::Range<u64> = 100..2_000;
 /// that trying costs nothing, short enough that nobody notices.
 pub(crate) const RETRY_AFTER_MS: u64 = 1_000;
 
+/// Most refused registrations on one connection: enough to mend mistakes one by one, too few to try
+/// keys out.
+pub(crate) const REFUSED_REGISTRATIONS_MAX: u32 = 8;
+
+/// Most other refused frames on one connection before it registers: each costs a parse and an answer.
+pub(crate) const REFUSED_FRAMES_MAX: u32 = 64;
+
+/// Most bytes a peer may send before it has registered: room for a registration with 1,000 groups
+/// and some that were refused. With 10,000 such peers at once, 2.5 GiB at worst.
+pub(crate) const UNREGISTERED_BYTES_MAX: u64 = 256 * 1024;
+
+/// Buckets of agents' paces from which on unused ones are looked for.
+pub(crate) const PACES_SWEEP_MIN: usize = 1_024;
+
+/// How often the same trouble is logged: often enough to be seen, too seldom to fill a disk.
+pub(crate) const COMPLAINT_PERIOD: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Pause after a failed accept, which mostly means that file descriptors ran out.
 pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 

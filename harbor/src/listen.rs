@@ -4,9 +4,11 @@
 //! that is oversized ends its own connection only (status 431), and so does one that is slow, or a
 //! peer that does not read its answers (the connect deadline).
 
+pub(crate) mod admission;
+mod complaint;
 pub(crate) mod upgrade;
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{Router, response::Response};
 use hyper::{
@@ -29,20 +31,22 @@ use crate::{
     gateway, limits,
     node::Node,
 };
+use complaint::Complaint;
 use upgrade::Arrival;
 
 /// Accepts until `stop` is done.
 pub(crate) async fn listen(node: Arc<Node>, listener: TcpListener, stop: impl Future<Output = ()>) {
     let router = gateway::routes(Arc::clone(&node));
     tokio::pin!(stop);
+    let (mut full, mut failed) = (Complaint::default(), Complaint::default());
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&node, &listener) => accepted,
+            accepted = accept(&node, &listener, &mut full) => accepted,
             () = &mut stop => return,
         };
         match accepted {
-            Ok((tcp, place)) => {
-                let task = serve_http(Arc::clone(&node), tcp, place, router.clone());
+            Ok((tcp, visit)) => {
+                let task = serve_http(Arc::clone(&node), tcp, visit, router.clone());
                 if node.is_draining() {
                     // It gets its 503, and nobody waits for those that still come.
                     tokio::spawn(task);
@@ -51,36 +55,41 @@ pub(crate) async fn listen(node: Arc<Node>, listener: TcpListener, stop: impl Fu
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                node.metrics.accepts_failed.inc();
+                if let Some(times) = failed.again() {
+                    tracing::warn!(%error, times, "cannot accept a connection");
+                }
                 tokio::time::sleep(limits::ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-/// The next connection and its place. Without a place, connections wait in the kernel's backlog.
+/// The next connection and its visit. Without a place, connections wait in the kernel's backlog.
 async fn accept(
     node: &Node,
     listener: &TcpListener,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    full: &mut Complaint,
+) -> io::Result<(TcpStream, Visit)> {
     let place = match Arc::clone(&node.places).try_acquire_owned() {
         Ok(place) => place,
         Err(_) => {
             node.metrics.accepts_paused.inc();
-            tracing::warn!("every place is taken; new connections wait");
+            if let Some(times) = full.again() {
+                tracing::warn!(times, "every place is taken; new connections wait");
+            }
             let place = Arc::clone(&node.places).acquire_owned().await;
             place.map_err(io::Error::other)?
         }
     };
-    let (tcp, _) = listener.accept().await?;
-    Ok((tcp, place))
+    let (tcp, peer) = listener.accept().await?;
+    Ok((tcp, Visit::new(place, peer.ip())))
 }
 
 /// Serves one connection's requests, until it is upgraded or closed.
-async fn serve_http(node: Arc<Node>, tcp: TcpStream, place: OwnedSemaphorePermit, router: Router) {
+async fn serve_http(node: Arc<Node>, tcp: TcpStream, visit: Visit, router: Router) {
     // Without it, small frames would wait for acknowledgements of earlier ones.
     let _ = tcp.set_nodelay(true);
-    let visit = Arc::new(Visit::new(place));
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(visit.next_request());
         respond(
@@ -132,14 +141,16 @@ struct Visit {
     accepted_at: Instant,
     /// When the last request came, if any did.
     asked_at: Mutex<Option<Instant>>,
+    address: IpAddr,
     place: Arc<OwnedSemaphorePermit>,
 }
 
 impl Visit {
-    fn new(place: OwnedSemaphorePermit) -> Self {
+    fn new(place: OwnedSemaphorePermit, address: IpAddr) -> Self {
         Visit {
             accepted_at: clock::now(),
             asked_at: Mutex::new(None),
+            address,
             place: Arc::new(place),
         }
     }
@@ -151,6 +162,7 @@ impl Visit {
         let earlier = self.asked_at.lock().replace(now);
         Arrival {
             since: earlier.map_or(self.accepted_at, |_| now),
+            address: self.address,
             place: Arc::clone(&self.place),
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     /// Sockets open now, registered or not.
     pub(crate) connections: Gauge,
+    /// Sockets open now whose agent has not registered.
+    pub(crate) unregistered: Gauge,
     /// Agents registered now.
     pub(crate) agents: Gauge,
     /// Groups that have a member or a watcher now.
@@ -31,6 +33,8 @@ pub(crate) struct Metrics {
     pub(crate) connections_opened: Counter,
     /// Times the last place for a TCP connection was taken, and the next had to wait.
     pub(crate) accepts_paused: Counter,
+    /// Times the operating system gave no TCP connection, mostly for want of file descriptors.
+    pub(crate) accepts_failed: Counter,
     /// Connections replaced by a newer one of the same agent.
     pub(crate) takeovers: Counter,
     /// Data messages accepted.
@@ -50,12 +54,55 @@ pub(crate) struct Metrics {
     /// Seconds from a message's receipt to its hand-over to a receiver's socket.
     pub(crate) delivery_seconds: Histogram,
     refusals: Family<CodeLabel, Counter>,
+    limited: Family<LimitLabel, Counter>,
     closes: Family<ReasonLabel, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabel {
     code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: &'static str,
+}
+
+/// A limit against abuse, as the metric names it: by its setting, or by what it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Connections,
+    ConnectionsPerAddress,
+    Unregistered,
+    RefusedRegistrations,
+    RefusedFrames,
+    MessagesPerSecond,
+    BytesPerSecond,
+}
+
+impl Limit {
+    const ALL: [Limit; 7] = [
+        Limit::Connections,
+        Limit::ConnectionsPerAddress,
+        Limit::Unregistered,
+        Limit::RefusedRegistrations,
+        Limit::RefusedFrames,
+        Limit::MessagesPerSecond,
+        Limit::BytesPerSecond,
+    ];
+
+    /// Its label, and its name in a refusal.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Limit::Connections => "connections_max",
+            Limit::ConnectionsPerAddress => "connections_per_address_max",
+            Limit::Unregistered => "unregistered_max",
+            Limit::RefusedRegistrations => "refused_registrations",
+            Limit::RefusedFrames => "refused_frames",
+            Limit::MessagesPerSecond => "messages_per_second",
+            Limit::BytesPerSecond => "bytes_per_second",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -67,11 +114,16 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let mut of = Registrar(Registry::with_prefix("harbor"));
         let fanout = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0];
-        let (refusals, closes) = (Family::default(), Family::default());
+        let (refusals, limited, closes) = (Family::default(), Family::default(), Family::default());
         // Every label is there from the start, at 0.
         for code in Code::ALL {
             drop(refusals.get_or_create(&CodeLabel {
                 code: code.row().wire,
+            }));
+        }
+        for limit in Limit::ALL {
+            drop(limited.get_or_create(&LimitLabel {
+                limit: limit.label(),
             }));
         }
         for close in Close::ALL {
@@ -82,12 +134,14 @@ impl Metrics {
         let seconds = exponential_buckets(0.000_01, 4.0, 11);
         Metrics {
             connections: of.gauge("connections", "Sockets open now"),
+            unregistered: of.gauge("unregistered", "Sockets open now that have not registered"),
             agents: of.gauge("agents", "Agents registered now"),
             groups: of.gauge("groups", "Groups with a member or a watcher now"),
             systems: of.gauge("systems", "Systems with an agent or a watcher now"),
             outbox_bytes: of.gauge("outbox_bytes", "Bytes waiting in all outboxes now"),
             connections_opened: of.counter("connections_opened", "Sockets opened"),
             accepts_paused: of.counter("accepts_paused", "Times no TCP connection was accepted"),
+            accepts_failed: of.counter("accepts_failed", "TCP connections that failed to come"),
             takeovers: of.counter("takeovers", "Connections replaced by a newer one"),
             messages_accepted: of.counter("messages_accepted", "Messages accepted"),
             messages_unrouted: of.counter("messages_unrouted", "Messages accepted for nobody"),
@@ -108,6 +162,11 @@ impl Metrics {
                 Histogram::new(seconds),
             ),
             refusals: of.add("refusals", "Frames and requests refused, by code", refusals),
+            limited: of.add(
+                "limited",
+                "Times a limit against abuse held, by limit",
+                limited,
+            ),
             closes: of.add("connections_closed", "Sockets closed, by reason", closes),
             registry: of.0,
         }
@@ -118,6 +177,15 @@ impl Metrics {
         self.refusals
             .get_or_create(&CodeLabel {
                 code: code.row().wire,
+            })
+            .inc();
+    }
+
+    /// Counts that a limit held.
+    pub(crate) fn limited(&self, limit: Limit) {
+        self.limited
+            .get_or_create(&LimitLabel {
+                limit: limit.label(),
             })
             .inc();
     }

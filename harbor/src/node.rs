@@ -15,9 +15,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     answer::Answers,
     config::Config,
+    connection::pace::Paces,
     groups::{Groups, Scoped},
     keys::Keys,
     limits::{HTTP_CONNECTIONS_SPARE, RETRY_AFTER_MS},
+    listen::admission::Admission,
     metrics::Metrics,
     registry::Registry,
 };
@@ -34,8 +36,10 @@ pub(crate) struct Node {
     pub(crate) keys: Keys,
     /// A permit a TCP connection, upgraded or not.
     pub(crate) places: Arc<Semaphore>,
-    /// A permit a WebSocket.
-    pub(crate) permits: Arc<Semaphore>,
+    /// The places of WebSockets.
+    pub(crate) admission: Admission,
+    /// How fast each agent may send.
+    pub(crate) paces: Paces,
     /// A task a connection.
     pub(crate) tasks: TaskTracker,
     /// Cancelled once, when the node is told to stop. For those who wait for it.
@@ -58,7 +62,8 @@ impl Node {
             .min(Semaphore::MAX_PERMITS);
         Node {
             places: Arc::new(Semaphore::new(places)),
-            permits: Arc::new(Semaphore::new(config.connections_max.min(places))),
+            admission: Admission::new(&config, &metrics),
+            paces: Paces::new(&config),
             registry: Arc::new(Registry::default()),
             groups,
             systems,

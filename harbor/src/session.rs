@@ -14,7 +14,8 @@ use synapse::{
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::{
-    connection::outbox::Pushed,
+    clock::Instant,
+    connection::{outbox::Pushed, pace::Pace},
     groups::{Groups, Roles},
     limits::ROLES_PER_MEMBER_MAX,
     node::Node,
@@ -32,6 +33,8 @@ pub(crate) struct Session {
     /// Whether it took over from an older connection.
     pub(crate) resumed: bool,
     confirm: Confirm,
+    /// How fast the agent may send; `None` for as fast as it can.
+    pace: Option<Arc<Pace>>,
     watches: HashSet<(control::Scope, Arc<str>)>,
 }
 
@@ -58,6 +61,7 @@ impl Session {
                 .join(endpoint, key, takeover, outbox_bytes, &node.metrics, admit)?;
         let session = Session {
             node: Arc::clone(node),
+            pace: node.paces.of(&lease.agent.id),
             lease,
             system_id,
             resumed,
@@ -74,6 +78,14 @@ impl Session {
     /// Whether accepted messages are answered.
     pub(crate) fn wants_acceptance(&self) -> bool {
         self.confirm == Confirm::Each
+    }
+
+    /// Counts a message of so many bytes, or refuses it because the agent sends too fast.
+    pub(crate) fn keep_pace(&self, bytes: usize, now: Instant) -> Result<(), Refusal> {
+        match &self.pace {
+            Some(pace) => pace.take(bytes, now, &self.node.metrics),
+            None => Ok(()),
+        }
     }
 
     /// Queues a frame of Harbor's for this connection, from its own task. An agent that sends and

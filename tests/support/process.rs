@@ -20,9 +20,23 @@ pub struct Process {
 impl Process {
     /// On a free port, with these further arguments.
     pub async fn start(arguments: &[&str]) -> Process {
-        let mut child = Command::new(binary("harbor"))
+        let mut harbor = Command::new(binary("harbor"));
+        harbor.args(arguments);
+        Process::spawn(harbor).await
+    }
+
+    /// The same with at most so many file descriptors; what it logs can be asked for.
+    pub async fn with_files(count: usize, arguments: &[&str]) -> Process {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {count}; exec \"$0\" \"$@\"");
+        shell.arg("-c").arg(script).arg(binary("harbor"));
+        shell.args(arguments).stderr(Stdio::piped());
+        Process::spawn(shell).await
+    }
+
+    async fn spawn(mut command: Command) -> Process {
+        let mut child = command
             .args(["--listen", "127.0.0.1:0"])
-            .args(arguments)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -34,6 +48,23 @@ impl Process {
             .unwrap();
         let url = line.strip_prefix("listening on ").unwrap().to_owned();
         Process { url, child }
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn addr(&self) -> std::net::SocketAddr {
+        let addr = self.url.trim_start_matches("ws://").trim_end_matches("/ws");
+        addr.parse().unwrap()
+    }
+
+    /// Ends it; all that it logged.
+    pub async fn said(mut self) -> String {
+        self.child.start_kill().unwrap();
+        let mut said = String::new();
+        let mut log = self.child.stderr.take().unwrap();
+        soon("its log ends", log.read_to_string(&mut said))
+            .await
+            .unwrap();
+        said
     }
 
     /// What it holds in memory now, in KiB.
@@ -49,8 +80,7 @@ impl Process {
 
     /// The value of a metric without labels.
     pub async fn metric(&self, name: &str) -> f64 {
-        let addr = self.url.trim_start_matches("ws://").trim_end_matches("/ws");
-        let mut tcp = tokio::net::TcpStream::connect(addr).await.unwrap();
+        let mut tcp = tokio::net::TcpStream::connect(self.addr()).await.unwrap();
         let request = "GET /metrics HTTP/1.1\r\nHost: harbor\r\nConnection: close\r\n\r\n";
         tcp.write_all(request.as_bytes()).await.unwrap();
         let mut text = String::new();

@@ -104,6 +104,16 @@ impl Raw {
         Raw::over(tcp.unwrap())
     }
 
+    /// The same from an address of this machine.
+    pub async fn connect_from(harbor: &Harbor, address: &str) -> Raw {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket
+            .bind(format!("{address}:0").parse().unwrap())
+            .unwrap();
+        let tcp = soon("TCP connects", socket.connect(harbor.addr())).await;
+        Raw::over(tcp.unwrap())
+    }
+
     /// The same with socket buffers of about this many bytes, the kernel's minimum being larger.
     pub async fn with_buffers(harbor: &Harbor, bytes: u32) -> Raw {
         let socket = TcpSocket::new_v4().unwrap();

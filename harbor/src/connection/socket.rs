@@ -77,6 +77,7 @@ impl Socket {
             already_read: Bytes::copy_from_slice(already_read),
             since_message: 0,
             bytes_read: 0,
+            bytes_read_max: u64::MAX,
             written: 0,
             bytes_max: WIRE_BYTES_PER_FRAME_BYTE_MAX * max_frame_bytes,
         };
@@ -119,6 +120,11 @@ impl Socket {
     /// How many bytes have come so far, whole messages or not.
     pub fn bytes_read(&self) -> u64 {
         self.stream.get_ref().bytes_read
+    }
+
+    /// Bounds what may come in all, from the first byte on; more ends with [`Close::TooLarge`].
+    pub fn bound_bytes_read(&mut self, bytes_max: u64) {
+        self.stream.get_mut().bytes_read_max = bytes_max;
     }
 
     /// Adds a text message to what the next flush writes. Call only after a flush was ready, and
@@ -256,6 +262,7 @@ struct Metered {
     since_message: usize,
     /// Bytes read in all.
     bytes_read: u64,
+    bytes_read_max: u64,
     /// Bytes written in all.
     written: u64,
     bytes_max: usize,
@@ -263,7 +270,7 @@ struct Metered {
 
 impl Metered {
     fn is_over(&self) -> bool {
-        self.since_message > self.bytes_max
+        self.since_message > self.bytes_max || self.bytes_read > self.bytes_read_max
     }
 }
 
@@ -274,7 +281,7 @@ impl AsyncRead for Metered {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.is_over() {
-            return Poll::Ready(Err(io::Error::other("too many bytes without a message")));
+            return Poll::Ready(Err(io::Error::other("too many bytes")));
         }
         let before = buffer.filled().len();
         let read = if self.already_read.is_empty() {

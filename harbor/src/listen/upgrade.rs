@@ -1,9 +1,9 @@
 //! From an HTTP request to an agent's socket (RFC 6455 section 4.2).
 //!
-//! The door of a frame's way: browsers of foreign origins, a full node and a draining one are
-//! refused here, before anything is upgraded.
+//! The door of a frame's way: browsers of foreign origins, a full node and a draining one, and who
+//! has too many connections are refused here, before anything is upgraded.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     Extension,
@@ -21,15 +21,19 @@ use crate::{
     clock::Instant,
     connection::{Connection, Ended, socket::Socket},
     gateway, handshake,
-    limits::RETRY_AFTER_MS,
+    limits::UNREGISTERED_BYTES_MAX,
     node::Node,
 };
+
+use super::admission::{Admitted, Unregistered};
 
 /// How a request came.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrival {
     /// The connect deadline counts from it.
     pub(crate) since: Instant,
+    /// The peer's.
+    pub(crate) address: IpAddr,
     /// The place its TCP connection takes, upgraded or not.
     pub(crate) place: Arc<OwnedSemaphorePermit>,
 }
@@ -46,13 +50,13 @@ pub(crate) async fn upgrade(
     if node.is_draining() {
         return gateway::refuse(&node, &node.draining_refusal());
     }
-    let Ok(permit) = Arc::clone(&node.permits).try_acquire_owned() else {
-        let reason = format!(
-            "this node holds {} connections already",
-            node.config.connections_max
-        );
-        let refusal = Refusal::new(Code::Overloaded, reason).retry_after_ms(RETRY_AFTER_MS);
-        return gateway::refuse(&node, &refusal);
+    let admitted = node.admission.admit(&node.config, arrival.address);
+    let Admitted {
+        unregistered,
+        place,
+    } = match admitted {
+        Ok(admitted) => admitted,
+        Err(refusal) => return gateway::refuse(&node, &refusal),
     };
     let upgraded = hyper::upgrade::on(&mut request);
     let (parts, _) = request.into_parts();
@@ -69,9 +73,9 @@ pub(crate) async fn upgrade(
     let tasks = node.tasks.clone();
     tasks.spawn(async move {
         if let Some(socket) = socket(&node, upgraded).await {
-            serve(node, socket, arrival.since).await;
+            serve(node, socket, arrival.since, unregistered).await;
         }
-        drop((permit, arrival.place));
+        drop((place, arrival.place));
     });
     response.map(|()| axum::body::Body::empty())
 }
@@ -110,19 +114,21 @@ fn not_an_upgrade(error: &str) -> Response {
 }
 
 /// An agent's task, from the upgrade to the last byte.
-async fn serve(node: Arc<Node>, mut socket: Socket, since: Instant) {
+async fn serve(node: Arc<Node>, mut socket: Socket, since: Instant, unregistered: Unregistered) {
     let deadline = since + node.config.connect_deadline;
     node.metrics.connections.inc();
     node.metrics.connections_opened.inc();
+    socket.bound_bytes_read(UNREGISTERED_BYTES_MAX);
     // Boxed, so that an idle agent's task does not carry the handshake's room.
     let registered = Box::pin(handshake::register(&node, &mut socket, deadline)).await;
-    let ended = match registered {
+    let (ended, _unregistered) = match registered {
         Ok(session) => {
-            Connection::new(Arc::clone(&node), socket, session)
-                .run()
-                .await
+            drop(unregistered);
+            socket.bound_bytes_read(u64::MAX);
+            let connection = Connection::new(Arc::clone(&node), socket, session);
+            (connection.run().await, None)
         }
-        Err(close) => Ended::unregistered(socket, close),
+        Err(close) => (Ended::unregistered(socket, close), Some(unregistered)),
     };
     node.metrics.closed(ended.close);
     tracing::debug!(close = ended.close.label(), "connection ended");
