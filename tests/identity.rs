@@ -268,7 +268,8 @@ async fn contest(mut agent: Agent) -> Option<(u64, Option<Agent>)> {
         .unwrap()
         .unwrap();
     let answer: Value = serde_json::from_str(message.to_text().unwrap()).ok()?;
-    let generation = answer["payload"]["generation"].as_u64().unwrap();
+    let generation = answer["payload"]["generation"].as_u64();
+    let generation = generation.unwrap_or_else(|| panic!("{answer}"));
     if fastrand::bool() {
         return Some((generation, Some(agent)));
     }
