@@ -2,28 +2,35 @@
 //! routed, the peer is told why, and nothing grows without bound.
 //! Method: hand-made frames over raw TCP, each rule of RFC 6455 kept and broken in turn.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use harbor::Settings;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::{
     Agent, Harbor, Raw, SOON,
+    agent::new_id,
     raw::{self, CLOSE, CONTINUATION, FIN, PING, PONG, TEXT, close_payload, frame},
 };
 
 /// An envelope from `from` to `to`.
 fn chat(from: &str, to: &str, payload: &Value) -> Value {
     json!({
-        "id": "chat", "version": "1.0.0", "type": "chat", "sender": {"agent_id": from},
+        "id": new_id(), "version": "1.0.0", "type": "chat", "sender": {"agent_id": from},
         "receiver": {"agent_id": to}, "payload": payload, "timestamp": "2026-03-01T12:00:00Z",
     })
 }
 
 /// A frame of exactly `length` bytes from `a` to the group `g`; 125 is the shortest.
 fn of_length(length: usize) -> String {
+    static IDS: AtomicUsize = AtomicUsize::new(0);
+    // A character each: no test sends as many, and the shortest frame has room for no more.
+    let letters = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let id = char::from(letters[IDS.fetch_add(1, Ordering::Relaxed) % letters.len()]);
     let frame = |filler: &str| {
         format!(
-            r#"{{"id":"1","version":"1","type":"t","sender":{{"agent_id":"a"}},"group_id":"g","payload":"{filler}","timestamp":"2026-03-01T12:00:00Z"}}"#
+            r#"{{"id":"{id}","version":"1","type":"t","sender":{{"agent_id":"a"}},"group_id":"g","payload":"{filler}","timestamp":"2026-03-01T12:00:00Z"}}"#
         )
     };
     let text = frame(&"x".repeat(length - frame("").len()));
@@ -323,8 +330,10 @@ async fn a_code_point_may_lie_across_frames() {
     let harbor = Harbor::start().await;
     let mut bob = Agent::register(&harbor, "bob").await;
     let mut a = Raw::register(&harbor, "a").await;
-    let text = chat("a", "bob", &json!("👩‍🚀 你好 é")).to_string();
-    for at in 0..=text.len() {
+    let text = || chat("a", "bob", &json!("👩‍🚀 你好 é")).to_string();
+    for at in 0..=text().len() {
+        let text = text();
+        let at = at.min(text.len());
         let (start, end) = text.as_bytes().split_at(at);
         a.write(&frame(TEXT, start)).await;
         a.write(&frame(FIN | CONTINUATION, end)).await;
@@ -423,7 +432,10 @@ async fn both_sides_may_write_before_they_read() {
     }
     let bulk = json!("z".repeat(200_000));
     let (mut a, mut b) = (peers.remove(0), peers.remove(0));
-    let to = |from: &str, to: &str| raw::text(&chat(from, to, &bulk)).repeat(15);
+    let to = |from: &str, to: &str| -> Vec<u8> {
+        let frames = (0..15).map(|_| raw::text(&chat(from, to, &bulk)));
+        frames.flatten().collect()
+    };
     // 3 MB each way, far over what the sockets hold and below what an outbox may.
     tokio::join!(async { a.write(&to("a", "b")).await }, async {
         b.write(&to("b", "a")).await

@@ -4,7 +4,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Agent, Harbor, agent::refusal_of};
+use crate::support::{
+    Agent, Harbor,
+    agent::{new_id, refusal_of},
+};
 
 /// Two agents on one Harbor.
 struct Pair {
@@ -58,8 +61,9 @@ fn frame(extra: &str, payload: &str) -> String {
 }
 
 fn typed(kind: &str, extra: &str, payload: &str) -> String {
+    let id = new_id();
     format!(
-        r#"{{{extra}"id":"m1","version":"1.0.0","type":"{kind}","sender":{{"agent_id":"a"}},"receiver":{{"agent_id":"b"}},"payload":{payload},"timestamp":"2026-03-01T12:00:00Z"}}"#
+        r#"{{{extra}"id":"{id}","version":"1.0.0","type":"{kind}","sender":{{"agent_id":"a"}},"receiver":{{"agent_id":"b"}},"payload":{payload},"timestamp":"2026-03-01T12:00:00Z"}}"#
     )
 }
 
@@ -265,7 +269,7 @@ async fn marks_trailing_bytes_and_nul() {
         assert!(reason.contains(cause), "{reason:?} for {text:?}");
     }
     for (from, to, field) in [
-        (r#""m1""#, r#""m\u00001""#, "id"),
+        (r#""id":""#, r#""id":"\u0000"#, "id"),
         (r#""chat""#, r#""ch\u0000at""#, "type"),
         (
             r#"{"agent_id":"a"}"#,

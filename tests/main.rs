@@ -24,6 +24,7 @@ mod congestion;
 mod docs;
 mod doors;
 mod draining;
+mod duplicates;
 mod foreign_clients;
 mod framing;
 mod fuzz_corpus;

@@ -66,10 +66,14 @@ pub(crate) fn accept(
         received_at,
         deadline,
     };
-    let receipt = delivery::deliver(&route, &delivery, &node.metrics);
+    let deliver = || delivery::deliver(&route, &delivery, &node.metrics);
+    let (receipt, duplicate) = session.recent.once(&envelope.id, received_at, deliver);
+    if duplicate {
+        node.metrics.messages_duplicate.inc();
+    }
     Ok(session
         .wants_acceptance()
-        .then(|| accepted(node, &permitted, receipt)))
+        .then(|| accepted(node, &permitted, receipt, duplicate)))
 }
 
 /// The sender's bytes, and what Harbor found out about them. A copy of its own: the frame is part of
@@ -105,11 +109,16 @@ fn snapshot(node: &Node, destination: &Destination<'_>) -> Snapshot {
     }
 }
 
-fn accepted(node: &Node, permitted: &Permitted<'_>, receipt: delivery::Receipt) -> Utf8Bytes {
+fn accepted(
+    node: &Node,
+    permitted: &Permitted<'_>,
+    receipt: delivery::Receipt,
+    duplicate: bool,
+) -> Utf8Bytes {
     let payload = Accepted {
         durability: Durability::Routed,
         recipients: receipt.recipients,
-        duplicate: false,
+        duplicate,
     };
     node.answers
         .frame(kind::ACCEPTED, &permitted.envelope().id, &payload)

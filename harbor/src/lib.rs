@@ -18,6 +18,7 @@
 //! | | `answer` | the frames Harbor writes itself |
 //! | asked | [`registry`] | who is connected |
 //! | asked | [`groups`] | members, roles, watchers |
+//! | asked | `duplicates` | which ids a sender has used lately |
 //! | asked | `keys` | whose keys are live |
 //! | asked | `clock` | the only source of time |
 //! | door | `gateway` | the HTTP routes |
@@ -51,6 +52,8 @@ mod answer;
 pub mod registry;
 
 pub mod groups;
+
+mod duplicates;
 
 mod keys;
 

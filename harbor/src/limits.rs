@@ -69,6 +69,12 @@ pub(crate) const REFUSED_FRAMES_MAX: u32 = 64;
 /// and some that were refused. With 10,000 such peers at once, 2.5 GiB at worst.
 pub(crate) const UNREGISTERED_BYTES_MAX: u64 = 256 * 1024;
 
+/// Most ids of one sender that are remembered, each some 150 bytes: the newest of them.
+pub(crate) const DUPLICATE_IDS_MAX: usize = 4_096;
+
+/// Senders' memories of ids from which on unused ones are looked for.
+pub(crate) const DUPLICATES_SWEEP_MIN: usize = 1_024;
+
 /// Buckets of agents' paces from which on unused ones are looked for.
 pub(crate) const PACES_SWEEP_MIN: usize = 1_024;
 

@@ -41,6 +41,8 @@ pub(crate) struct Metrics {
     pub(crate) messages_accepted: Counter,
     /// Data messages accepted for which nobody was there.
     pub(crate) messages_unrouted: Counter,
+    /// Messages whose id their sender had used lately.
+    pub(crate) messages_duplicate: Counter,
     /// Copies written to a receiver's socket.
     pub(crate) deliveries_written: Counter,
     /// Copies that outlived their deadline in an outbox, and were not written.
@@ -145,6 +147,10 @@ impl Metrics {
             takeovers: of.counter("takeovers", "Connections replaced by a newer one"),
             messages_accepted: of.counter("messages_accepted", "Messages accepted"),
             messages_unrouted: of.counter("messages_unrouted", "Messages accepted for nobody"),
+            messages_duplicate: of.counter(
+                "messages_duplicate",
+                "Messages sent again, and not delivered again",
+            ),
             deliveries_written: of.counter("deliveries_written", "Copies written to a socket"),
             deliveries_expired: of.counter("deliveries_expired", "Copies that expired unwritten"),
             deliveries_dropped: of.counter(

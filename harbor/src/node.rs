@@ -16,6 +16,7 @@ use crate::{
     answer::Answers,
     config::Config,
     connection::pace::Paces,
+    duplicates::Duplicates,
     groups::{Groups, Scoped},
     keys::Keys,
     limits::{HTTP_CONNECTIONS_SPARE, RETRY_AFTER_MS},
@@ -40,6 +41,7 @@ pub(crate) struct Node {
     pub(crate) admission: Admission,
     /// How fast each agent may send.
     pub(crate) paces: Paces,
+    pub(crate) duplicates: Duplicates,
     /// A task a connection.
     pub(crate) tasks: TaskTracker,
     /// Cancelled once, when the node is told to stop. For those who wait for it.
@@ -64,6 +66,8 @@ impl Node {
             places: Arc::new(Semaphore::new(places)),
             admission: Admission::new(&config, &metrics),
             paces: Paces::new(&config),
+            // A message may be as late as it may be early.
+            duplicates: Duplicates::new(2 * config.clock_window),
             registry: Arc::new(Registry::default()),
             groups,
             systems,

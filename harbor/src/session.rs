@@ -16,6 +16,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use crate::{
     clock::Instant,
     connection::{outbox::Pushed, pace::Pace},
+    duplicates::Recent,
     groups::{Groups, Roles},
     limits::ROLES_PER_MEMBER_MAX,
     node::Node,
@@ -35,6 +36,8 @@ pub(crate) struct Session {
     confirm: Confirm,
     /// How fast the agent may send; `None` for as fast as it can.
     pace: Option<Arc<Pace>>,
+    /// The ids it has used lately.
+    pub(crate) recent: Arc<Recent>,
     watches: HashSet<(control::Scope, Arc<str>)>,
 }
 
@@ -62,6 +65,7 @@ impl Session {
         let session = Session {
             node: Arc::clone(node),
             pace: node.paces.of(&lease.agent.id),
+            recent: node.duplicates.of(&lease.agent.id),
             lease,
             system_id,
             resumed,

@@ -17,7 +17,7 @@ use tokio_tungstenite::{
 };
 
 use super::model::{Memberships, Message, Part, ROLES, To};
-use crate::support::{Harbor, soon};
+use crate::support::{Harbor, agent::new_id, soon};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -232,7 +232,7 @@ impl Peer {
         }
         let to_itself = json!({"receiver": {"agent_id": name(self.at)}});
         self.connection
-            .write(self.at, "mark", "mark", to_itself)
+            .write(self.at, &new_id(), "mark", to_itself)
             .await;
         let answers = [
             self.connection.answer().await,
