@@ -40,3 +40,4 @@ mod takeover;
 mod tidy;
 mod time;
 mod trust;
+mod vectors;
