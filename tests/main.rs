@@ -24,6 +24,7 @@ mod docs;
 mod doors;
 mod draining;
 mod foreign_clients;
+mod foreign_signers;
 mod framing;
 mod fuzz_corpus;
 mod groups;

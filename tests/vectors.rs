@@ -1,6 +1,6 @@
 //! Goal: signatures are those of every other implementation, byte for byte.
 //! Method: tests/vectors/signatures.json, made by Python libraries that share no code with this
-//! project, is checked here; and by Python, Node and Go with libraries of their own.
+//! project; tests/foreign_signers.rs has other languages check the same file.
 
 use std::{
     collections::HashSet,

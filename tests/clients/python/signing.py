@@ -94,7 +94,7 @@ async def exchange(url, keys, agent_id, peer):
     print("ok   registered", flush=True)
 
     payload = {"\ue000": 1e21, "😀": [0.1, -0.0, 10.0, 1e-7], "e\u0301": "\u2028\u001f\ufffd", "b": None}
-    head = agent.head("greeting", receiver={"agent_id": peer}, group_id="", payload=payload, x_unknown={"b": 1, "a": []})
+    head = agent.head("greeting", receiver={"agent_id": peer}, payload=payload, x_unknown={"b": 1, "a": []})
     frame = json.dumps(signed(head, mine), indent=1).encode()
     answer = await agent.ask(head, b"", frame)
     need(answer["type"] == "synapse.accepted" and answer["payload"]["recipients"] == 1, answer)
