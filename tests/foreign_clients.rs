@@ -22,11 +22,12 @@ const WIRE_CASES: usize = 90;
 /// Seconds after which a client ends by itself.
 const DEADLINE: &str = "100";
 
-const LANGUAGES: [Language; 3] = [Language::Python, Language::Node, Language::Go];
+/// All of them.
+pub const LANGUAGES: [Language; 3] = [Language::Python, Language::Node, Language::Go];
 
 /// A language that a client is written in.
 #[derive(Clone, Copy, Debug)]
-enum Language {
+pub enum Language {
     Python,
     Node,
     Go,
@@ -35,11 +36,16 @@ enum Language {
 impl Language {
     /// The command that starts this language's client; `None` if it is Go and there is no Go.
     fn client(self) -> Option<Command> {
+        self.program("client")
+    }
+
+    /// The command that starts a program of its folder; Go has one for all.
+    pub fn program(self, name: &str) -> Option<Command> {
         match self {
-            Self::Python => Some(python("client.py")),
+            Self::Python => Some(python(&format!("{name}.py"))),
             Self::Node => {
                 let mut node = Command::new(given("SYNAPSE_TEST_NODE", PathBuf::from("node")));
-                node.arg(tests().join("clients/node/client.js"));
+                node.arg(tests().join(format!("clients/node/{name}.js")));
                 Some(settled(node))
             }
             Self::Go => {
@@ -55,7 +61,7 @@ impl Language {
 }
 
 /// The command that starts a program of `tests/clients/python`.
-fn python(program: &str) -> Command {
+pub fn python(program: &str) -> Command {
     let mut python = Command::new(support::python());
     python.arg(tests().join("clients/python").join(program));
     settled(python)
@@ -70,12 +76,13 @@ fn settled(mut client: Command) -> Command {
     client
 }
 
-fn tests() -> PathBuf {
+/// The folder of the tests.
+pub fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
 /// Runs a client to its end and gives its output; its failure fails the test with all that it printed.
-fn run(mut command: Command, what: &str) -> String {
+pub fn run(mut command: Command, what: &str) -> String {
     let output = command.output().unwrap_or_else(|problem| {
         panic!("{what} does not start ({problem}); scripts/test installs what it needs")
     });

@@ -17,13 +17,13 @@ use synapse::{
 use crate::support::{Agent, Harbor, agent::refusal_of, eventually, soon};
 
 /// A Harbor with a file of keys.
-struct Guarded {
-    harbor: Harbor,
+pub struct Guarded {
+    pub harbor: Harbor,
     path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-fn ring_of(keys: &[&Key]) -> Keyring {
+pub fn ring_of(keys: &[&Key]) -> Keyring {
     let mut ring = Keyring::default();
     for key in keys {
         ring.add((*key).clone()).unwrap();
@@ -31,7 +31,7 @@ fn ring_of(keys: &[&Key]) -> Keyring {
     ring
 }
 
-async fn guarded(keys: &[&Key], settings: Settings) -> Guarded {
+pub async fn guarded(keys: &[&Key], settings: Settings) -> Guarded {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.json");
     ring_of(keys).write(&path).unwrap();
@@ -47,7 +47,7 @@ async fn guarded(keys: &[&Key], settings: Settings) -> Guarded {
     }
 }
 
-fn key(agent_id: &str, algorithm: Algorithm) -> Key {
+pub fn key(agent_id: &str, algorithm: Algorithm) -> Key {
     Key::generate(
         format!("{agent_id}-{}", algorithm.jwk()),
         agent_id,

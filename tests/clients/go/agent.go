@@ -47,6 +47,17 @@ type registration struct {
 
 // join connects, reads the challenge and registers with its nonce.
 func join(url, id, system string, register registration, subprotocols ...string) (*Agent, error) {
+	return joinWith(url, id, func(nonce string) (string, []byte) {
+		register.Nonce = nonce
+		head := message("synapse.register", id)
+		head.Sender = AgentEndpoint{AgentID: id, AgentName: id + " (Go)", SystemID: system}
+		head.Payload = marshal(register)
+		return head.ID, marshal(head)
+	}, subprotocols...)
+}
+
+// joinWith does so with the registration, id and frame, that is made of the nonce.
+func joinWith(url, id string, made func(nonce string) (string, []byte), subprotocols ...string) (*Agent, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	socket, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: subprotocols})
@@ -66,11 +77,8 @@ func join(url, id, system string, register registration, subprotocols ...string)
 	if err = json.Unmarshal(agent.challenge.Payload, &challenge); err != nil {
 		return nil, err
 	}
-	register.Nonce = challenge.Nonce
-	head := message("synapse.register", id)
-	head.Sender = AgentEndpoint{AgentID: id, AgentName: id + " (Go)", SystemID: system}
-	head.Payload = marshal(register)
-	agent.registered, err = agent.ask(head.ID, marshal(head))
+	asked, frame := made(challenge.Nonce)
+	agent.registered, err = agent.ask(asked, frame)
 	return agent, err
 }
 

@@ -3,6 +3,8 @@
 //	rawclient URL                          one line per check, exit status 0 if all are ok
 //	rawclient URL --listen AGENT COUNT     prints id and SHA-256 of each received payload
 //	rawclient URL --send FROM TO FILE      sends each line of FILE as a payload
+//	rawclient --vectors FILE               checks every signature of tests/vectors/signatures.json
+//	rawclient URL KEYS AGENT PEER          registers signed, sends PEER a signed message and verifies its answer
 package main
 
 import (
@@ -30,8 +32,12 @@ func main() {
 		err = listen(given[0], given[2], given[3], wait)
 	case len(given) == 5 && given[1] == "--send":
 		err = send(given[0], given[2], given[3], given[4])
+	case len(given) == 2 && given[0] == "--vectors":
+		err = caught(func() { checkVectors(given[1]) })
+	case len(given) == 4:
+		err = caught(func() { exchange(given[0], given[1], given[2], given[3]) })
 	default:
-		fmt.Fprintln(os.Stderr, "usage: rawclient URL [--listen AGENT COUNT | --send FROM TO FILE]")
+		fmt.Fprintln(os.Stderr, "usage: rawclient URL [--listen AGENT COUNT | --send FROM TO FILE | KEYS AGENT PEER]")
 		os.Exit(2)
 	}
 	if err != nil {

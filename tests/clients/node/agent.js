@@ -57,8 +57,8 @@ export class Agent {
     });
   }
 
-  /** Connects, reads the challenge and registers with its nonce. */
-  static async join(url, id, { system, subprotocols = [], ...register } = {}) {
+  /** Connects, reads the challenge and registers with its nonce; `sign` gives the envelope back signed. */
+  static async join(url, id, { system, subprotocols = [], sign, ...register } = {}) {
     const agent = new Agent(new WebSocket(url, subprotocols, { maxPayload: 0 }), id);
     const ended = agent.closed.then((code) => {
       throw new Error(`closed with ${code}`);
@@ -66,7 +66,9 @@ export class Agent {
     agent.challenge = await Promise.race([agent.control.get("the challenge"), ended]);
     const sender = { agent_id: id, agent_name: `${id} (Node)`, ...(system && { system_id: system }) };
     const nonce = agent.challenge.payload.nonce;
-    agent.registered = await agent.ask(envelope("synapse.register", sender), { nonce, ...register });
+    const head = envelope("synapse.register", sender);
+    const payload = { nonce, ...register };
+    agent.registered = await agent.ask(head, payload, sign && JSON.stringify(sign({ ...head, payload })));
     return agent;
   }
 

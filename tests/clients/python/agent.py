@@ -21,8 +21,8 @@ class Agent:
         self.challenge = self.registered = self._reader = None
 
     @classmethod
-    async def join(cls, url, agent_id, system=None, subprotocols=None, **register):
-        """Connects, reads the challenge and registers with its nonce."""
+    async def join(cls, url, agent_id, system=None, subprotocols=None, sign=None, **register):
+        """Connects, reads the challenge and registers with its nonce; `sign` gives the envelope back signed."""
         socket = await connect(url, max_size=None, subprotocols=subprotocols, open_timeout=PATIENCE)
         self = cls(socket, agent_id)
         self.challenge = json.loads(await asyncio.wait_for(socket.recv(), PATIENCE))
@@ -31,7 +31,9 @@ class Agent:
         if system:
             endpoint["system_id"] = system
         register["nonce"] = self.challenge["payload"]["nonce"]
-        self.registered = await self.ask(raw.envelope("synapse.register", endpoint), register)
+        head = raw.envelope("synapse.register", endpoint)
+        frame = sign and json.dumps(sign({**head, "payload": register})).encode()
+        self.registered = await self.ask(head, register, frame)
         return self
 
     async def _read(self):
