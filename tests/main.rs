@@ -34,6 +34,7 @@ mod path;
 mod presence;
 mod process;
 mod refusals;
+mod sealed;
 mod slow;
 mod stress;
 mod takeover;
