@@ -1,8 +1,8 @@
 //! Payloads that only whoever holds a key can read: `encrypt: true`, end to end.
 //!
 //! Before signing at the sender, after verifying at the receiver. Harbor forwards a sealed payload
-//! as it is. Its form is [`jwe`]'s; what it is bound to is checked here: a sealed payload belongs to
-//! one message, from one sender to one agent or group, and opens in no other envelope.
+//! as it is. Its form is in `sealed/jwe.rs`; what it is bound to is checked here: a sealed payload
+//! belongs to one message, from one sender to one agent or group, and opens in no other envelope.
 
 mod jwe;
 

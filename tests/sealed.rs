@@ -221,3 +221,19 @@ fn jwcrypto_opens_what_we_seal_and_we_open_what_it_seals() {
         assert!(sealed::open(&moved, &ring, now).is_err());
     }
 }
+
+#[test]
+fn the_example_of_the_protocol_opens() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read_to_string(root.join("docs/PROTOCOL.md")).unwrap();
+    let (_, section) = document.split_once("\n## Sealed payloads\n").unwrap();
+    let example = |at: usize| {
+        let text = section.split("```json\n").nth(at).unwrap();
+        text.split("```").next().unwrap().trim()
+    };
+    let ring = Keyring::from_json(example(2)).unwrap();
+    let envelope = Envelope::decode(example(1)).unwrap();
+    let opened = sealed::open(&envelope, &ring, jiff::Timestamp::now()).unwrap();
+    let told = format!("opens to `{}` with this key", opened.payload.get());
+    assert!(section.contains(&told), "{told}");
+}
