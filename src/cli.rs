@@ -12,6 +12,7 @@ mod listen;
 mod output;
 mod payload;
 mod request;
+mod sealing;
 mod send;
 
 use std::io;
@@ -35,6 +36,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         Command::Keygen(keygen) => keys::generate(&args.connection, &keygen),
         Command::Sign => keys::sign(&args.connection),
         Command::Verify => keys::verify(&args.connection),
+        Command::Seal(seal) => sealing::seal(&args.connection, &seal),
+        Command::Open => sealing::open(&args.connection),
     }
 }
 

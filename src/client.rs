@@ -35,6 +35,7 @@
 //! * **Never says `Ok` for a message that may be lost**: a send whose acceptance did not come before
 //!   the connection went fails with [`SendErrorKind::Disconnected`]; sends made without a
 //!   connection wait for one, in order, until their deadline.
+//! * **Seals and opens** payloads with the keys it is given ([`Options::sealing_key`]).
 //! * **Pings**, and gives up a peer that is silent for two heartbeats.
 //!
 //! # When the inbox is full
@@ -60,6 +61,7 @@ mod options;
 mod pending;
 mod presence;
 mod reconnect;
+mod sealing;
 mod shared;
 mod state;
 mod wire;

@@ -7,6 +7,7 @@
 mod decode;
 mod destination;
 mod endpoint;
+mod sealing;
 mod splice;
 
 use std::borrow::Cow;
@@ -17,6 +18,7 @@ use serde_json::value::RawValue;
 pub use decode::Refused;
 pub use destination::{Audience, Destination, Members};
 pub use endpoint::Endpoint;
+pub use sealing::Sealing;
 pub use splice::splice_harbor;
 
 use crate::{limits, timestamp::Timestamp};
@@ -53,8 +55,10 @@ pub struct Envelope<'a> {
     pub ttl_seconds: u64,
     /// With a group: to its members. Alone: to every agent of the sender's system.
     pub broadcast: bool,
-    /// The payload is sealed.
+    /// The payload is sealed on its way.
     pub encrypt: bool,
+    /// What is done about that at this end; never on the wire.
+    pub sealing: Sealing,
     /// Which members of the group.
     pub target_type: TargetType,
     /// Roles or agent ids, as `target_type` says.
@@ -114,6 +118,7 @@ impl Envelope<'static> {
             ttl_seconds: 0,
             broadcast: false,
             encrypt: false,
+            sealing: Sealing::Untouched,
             target_type: TargetType::All,
             target_ids: Vec::new(),
             signature_algorithm: Cow::Borrowed(""),
@@ -262,6 +267,7 @@ impl Envelope<'_> {
             ttl_seconds: self.ttl_seconds,
             broadcast: self.broadcast,
             encrypt: self.encrypt,
+            sealing: self.sealing,
             target_type: self.target_type,
             target_ids: self.target_ids.into_iter().map(own).collect(),
             signature_algorithm: own(self.signature_algorithm),

@@ -1,10 +1,12 @@
 //! Keys of agents, and the JSON Web Key Set (RFC 7517) they stand in.
 //!
-//! Beside a frame's way: the sender signs with one, Harbor and receivers look one up to verify.
+//! Beside a frame's way: the sender signs with one, Harbor and receivers look one up to verify. A
+//! key that signs ([`Key`]) and one that seals ([`SealingKey`]) are two types.
 //! Secrets are wiped from memory when dropped and never shown by `Debug`.
 
 mod jwk;
 mod ring;
+mod sealing;
 
 use std::fmt;
 
@@ -13,8 +15,9 @@ use zeroize::Zeroizing;
 
 pub use jwk::Jwk;
 pub use ring::Keyring;
+pub use sealing::{SEALS_MAX, SealingKey};
 
-/// What a key is for; the algorithm is a property of the key, never of a message.
+/// How a key signs; the algorithm is a property of the key, never of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// HMAC with SHA-256 (RFC 2104); JWK `alg` `HS256`.
@@ -60,7 +63,7 @@ impl Algorithm {
     }
 }
 
-/// One key of one agent.
+/// One key of one agent, for signatures.
 #[derive(Debug, Clone)]
 pub struct Key {
     /// Names the key in its set, and to receivers.

@@ -13,6 +13,7 @@
 //! | [`envelope`] | the envelope: reading, building, addressing, splicing |
 //! | [`canonical`] | the bytes a signature covers |
 //! | [`keys`] | keys of agents, and the file they stand in |
+//! | [`sealed`] | payloads that only the holders of a key can read |
 //! | [`signature`] | signing envelopes, and checking who signed |
 //! | [`control`] | the payloads of the `synapse.*` vocabulary |
 #![cfg_attr(
@@ -51,6 +52,8 @@ pub mod envelope;
 pub mod canonical;
 
 pub mod keys;
+
+pub mod sealed;
 
 pub mod signature;
 

@@ -3,6 +3,7 @@
 
 mod failures;
 mod receiving;
+mod sealing;
 mod sending;
 
 use std::process::{ExitStatus, Stdio};

@@ -37,6 +37,7 @@ mod path;
 mod presence;
 mod process;
 mod refusals;
+mod sealed;
 mod slow;
 mod stress;
 mod takeover;

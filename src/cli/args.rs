@@ -6,7 +6,10 @@
 use std::{fmt::Display, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
-use synapse::{control::Join as Membership, keys::Algorithm};
+use synapse::{
+    control::Join as Membership,
+    keys::{Algorithm, SealingKey},
+};
 
 const EXIT_CODES: &str = "\
 Output: for people on a terminal; JSON lines with --json, and when standard output is no terminal.
@@ -92,13 +95,18 @@ pub(crate) enum Command {
     Sign,
     /// Check the signatures of envelopes from standard input, one a line; print the key of each
     Verify,
+    /// Seal the payloads of envelopes from standard input, one a line; sign them afterwards
+    Seal(Seal),
+    /// Open the sealed payloads of envelopes from standard input, one a line; print the envelopes
+    /// in the clear, without their signatures, which were of the sealed form
+    Open,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Keygen {
-    /// What the key is for: HMAC-SHA256, HMAC-SHA512 or Ed25519
-    #[arg(long, default_value = "Ed25519", value_parser = algorithm)]
-    pub(crate) algorithm: Algorithm,
+    /// What the key is for: HMAC-SHA256, HMAC-SHA512 or Ed25519 to sign, A256GCM to seal payloads
+    #[arg(long, default_value = "Ed25519", value_parser = purpose)]
+    pub(crate) algorithm: Purpose,
     /// The key's name; by default the agent's id and the date
     #[arg(long)]
     pub(crate) kid: Option<String>,
@@ -108,6 +116,20 @@ pub(crate) struct Keygen {
     /// Also add the key without its secret to this file, for whoever only verifies (Ed25519 only)
     #[arg(long, value_name = "FILE")]
     pub(crate) public: Option<PathBuf>,
+}
+
+/// What a key can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Sign(Algorithm),
+    Seal,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Seal {
+    /// The key to seal with; by default the only live one of the agent or group it is for
+    #[arg(long)]
+    pub(crate) kid: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -238,9 +260,13 @@ pub(crate) struct Discover {
     pub(crate) limit: u32,
 }
 
-fn algorithm(text: &str) -> Result<Algorithm, &'static str> {
+fn purpose(text: &str) -> Result<Purpose, &'static str> {
+    if text == SealingKey::ALGORITHM {
+        return Ok(Purpose::Seal);
+    }
     let found = Algorithm::ALL.into_iter().find(|each| each.wire() == text);
-    found.ok_or("it is HMAC-SHA256, HMAC-SHA512 or Ed25519")
+    let signing = found.map(Purpose::Sign);
+    signing.ok_or("it is HMAC-SHA256, HMAC-SHA512, Ed25519 or A256GCM")
 }
 
 fn whole(text: &str) -> Result<u64, &'static str> {

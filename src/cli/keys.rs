@@ -11,12 +11,12 @@ use jiff::Timestamp;
 use serde_json::json;
 use synapse::{
     Envelope,
-    keys::{Key, KeyError, Keyring},
+    keys::{Key, KeyError, Keyring, SealingKey},
     signature,
 };
 
 use super::{
-    args::{Connection, Keygen},
+    args::{Connection, Keygen, Purpose},
     failure::{Failure, NO_INPUT, REFUSED, SYSTEM, USAGE},
 };
 
@@ -28,9 +28,25 @@ pub(crate) fn generate(connection: &Connection, keygen: &Keygen) -> Result<(), F
     let path = file(connection)?;
     let today = Timestamp::now().strftime("%F").to_string();
     let kid = keygen.kid.clone();
-    let kid = kid.unwrap_or_else(|| format!("{agent_id}-{today}"));
-    let mut key = Key::generate(kid, agent_id, keygen.algorithm)
-        .map_err(|error| Failure::new(SYSTEM, error.to_string()))?;
+    let kid = kid.unwrap_or_else(|| match keygen.algorithm {
+        Purpose::Sign(_) => format!("{agent_id}-{today}"),
+        Purpose::Seal => format!("{agent_id}-seal-{today}"),
+    });
+    let unmade = |error: KeyError| Failure::new(SYSTEM, error.to_string());
+    let algorithm = match keygen.algorithm {
+        Purpose::Sign(algorithm) => algorithm,
+        Purpose::Seal if keygen.public.is_some() => {
+            return Err(Failure::new(USAGE, "--public: A256GCM keys are all secret"));
+        }
+        Purpose::Seal => {
+            let mut key = SealingKey::generate(kid, agent_id).map_err(unmade)?;
+            key.not_after = keygen.not_after;
+            let line = made(&key.kid, agent_id, SealingKey::ALGORITHM);
+            add(path, |ring| ring.add_sealing(key))?;
+            return print(&line);
+        }
+    };
+    let mut key = Key::generate(kid, agent_id, algorithm).map_err(unmade)?;
     key.not_after = keygen.not_after;
     let public = match (&keygen.public, key.public()) {
         (Some(path), Some(public)) => Some((path, public)),
@@ -39,24 +55,27 @@ pub(crate) fn generate(connection: &Connection, keygen: &Keygen) -> Result<(), F
         }
         (None, _) => None,
     };
-    let line =
-        json!({"kid": key.kid, "agent_id": key.agent_id, "algorithm": key.algorithm().wire()});
-    add(path, key)?;
+    let line = made(&key.kid, agent_id, algorithm.wire());
+    add(path, |ring| ring.add(key))?;
     if let Some((path, public)) = public {
-        add(path, public)?;
+        add(path, |ring| ring.add(public))?;
     }
-    print(&line.to_string())
+    print(&line)
+}
+
+fn made(kid: &str, agent_id: &str, algorithm: &str) -> String {
+    json!({"kid": kid, "agent_id": agent_id, "algorithm": algorithm}).to_string()
 }
 
 /// Adds a key to a file, which may not be there yet.
-fn add(path: &Path, key: Key) -> Result<(), Failure> {
+fn add(path: &Path, key: impl FnOnce(&mut Keyring) -> Result<(), KeyError>) -> Result<(), Failure> {
     let mut ring = match Keyring::from_file(path) {
         Err(KeyError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
             Keyring::default()
         }
         read => read.map_err(|error| unusable(path, &error))?,
     };
-    ring.add(key)
+    key(&mut ring)
         .and_then(|()| ring.write(path))
         .map_err(|error| unusable(path, &error))
 }
@@ -73,8 +92,7 @@ pub(crate) fn sign(connection: &Connection) -> Result<(), Failure> {
 
 /// Checks each line.
 pub(crate) fn verify(connection: &Connection) -> Result<(), Failure> {
-    let path = file(connection)?;
-    let ring = Keyring::from_file(path).map_err(|error| unusable(path, &error))?;
+    let ring = ring(connection)?;
     for_each_envelope(|frame, envelope| {
         let keys = ring.of(&envelope.sender.agent_id);
         let signer = signature::verify(&envelope, frame, keys, Timestamp::now());
@@ -118,6 +136,12 @@ pub(crate) fn signing(connection: &Connection) -> Result<Key, Failure> {
     }
 }
 
+/// Every key of the file.
+pub(super) fn ring(connection: &Connection) -> Result<Keyring, Failure> {
+    let path = file(connection)?;
+    Keyring::from_file(path).map_err(|error| unusable(path, &error))
+}
+
 fn file(connection: &Connection) -> Result<&Path, Failure> {
     let missing = || Failure::new(USAGE, "--keys says in which file the keys are");
     connection.keys.as_deref().ok_or_else(missing)
@@ -128,7 +152,7 @@ fn unusable(path: &Path, error: &KeyError) -> Failure {
 }
 
 /// Reads an envelope a line and prints what `act` makes of it; whether all were good is the exit.
-fn for_each_envelope(
+pub(super) fn for_each_envelope(
     act: impl Fn(&str, Envelope<'_>) -> Result<(String, bool), String>,
 ) -> Result<(), Failure> {
     let mut is_good = true;

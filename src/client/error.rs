@@ -71,8 +71,8 @@ pub enum SendErrorKind {
     Closed,
     /// The frame is larger than Harbor reads. It was not sent.
     TooLarge,
-    /// The envelope cannot be sent as it is: no type, a `synapse.*` type, or an `id` that is still
-    /// in flight. It was not sent.
+    /// The envelope cannot be sent as it is: no type, a `synapse.*` type, an `id` that is still in
+    /// flight, or it cannot be sealed as it asks. It was not sent.
     Invalid,
     /// The session runs with [`Confirm::Refusals`](crate::control::Confirm::Refusals), so there is
     /// no acceptance to wait for: use [`Client::post`](super::Client::post). It was not sent.

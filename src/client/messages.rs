@@ -48,7 +48,8 @@ impl Posted {
 
 impl Client {
     /// Sends a message and waits until Harbor has accepted it. `id`, `timestamp` and `version` are
-    /// filled in where they are empty, and `sender` always. Without a connection it waits for one.
+    /// filled in where they are empty, and `sender` always; then it is sealed if it says so
+    /// ([`Envelope::seal_with`]) and signed if there is a key. Without a connection it waits for one.
     /// Any number of sends may wait at once; those of one task go out in order.
     ///
     /// An acceptance says how many agents the message was routed to; that may be none.
@@ -200,7 +201,9 @@ impl Client {
         }
         envelope.sender = self.shared.sender.clone();
         let id = envelope.id.clone().into_owned();
-        let frame = self.shared.options.frame(envelope);
+        let options = &self.shared.options;
+        let sealed = options.sealed(envelope).map_err(|why| invalid(&why))?;
+        let frame = options.frame(sealed);
         Ok((id, frame.map_err(|refusal| invalid(&refusal.reason))?))
     }
 }

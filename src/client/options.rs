@@ -12,7 +12,7 @@ use crate::{
     address::{self, Kind},
     control::{Confirm, Join},
     envelope::{Endpoint, Envelope},
-    keys::Key,
+    keys::{Key, Keyring},
     refusal::Refusal,
     signature,
 };
@@ -37,6 +37,7 @@ pub struct Options {
     pub(super) queue_messages_max: usize,
     pub(super) in_flight_max: usize,
     pub(super) key: Option<Arc<Key>>,
+    pub(super) sealing: Keyring,
 }
 
 /// What happens to a connection the agent already has.
@@ -71,6 +72,7 @@ impl Options {
             queue_messages_max: 256,
             in_flight_max: 4_096,
             key: None,
+            sealing: Keyring::default(),
         }
     }
 

@@ -1,12 +1,12 @@
 //! One key as JSON (RFC 7517, RFC 8037), with three members of our own.
 //!
-//! Between the keyring's file and [`Key`]: each member is checked here and nowhere else.
+//! Between the keyring's file and [`Key`] or [`SealingKey`]: each member is checked here and nowhere else.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::{Algorithm, Key, KeyError, Material, Secret};
+use super::{Algorithm, Key, KeyError, Material, SealingKey, Secret};
 use crate::{
     address::{self, Kind},
     timestamp::Timestamp,
@@ -23,9 +23,9 @@ pub struct Jwk {
     pub crv: String,
     /// Names the key.
     pub kid: String,
-    /// `HS256`, `HS512` or `EdDSA`.
+    /// `HS256`, `HS512` or `EdDSA`; `A256GCM` for a key that seals.
     pub alg: String,
-    /// `sig`.
+    /// `sig`, or `enc` for a key that seals.
     #[serde(rename = "use")]
     pub usage: String,
     /// The public key, base64url.
@@ -83,25 +83,25 @@ fn time(member: &'static str, text: &str) -> Result<Option<jiff::Timestamp>, Key
 }
 
 impl Jwk {
-    /// The key it stands for.
+    /// Whether it says that it stands for a key that seals.
+    pub fn is_sealing(&self) -> bool {
+        self.alg == SealingKey::ALGORITHM
+    }
+
+    /// The key for signatures it stands for.
     ///
     /// # Errors
     ///
     /// [`KeyError::Member`] naming the member at fault, never its value.
     pub fn to_key(&self) -> Result<Key, KeyError> {
-        for (member, name) in [("kid", &self.kid), ("agent_id", &self.agent_id)] {
-            if name.is_empty() || address::check(Kind::Name, member, name).is_err() {
-                let reason = "a name of 1 to 256 bytes without control characters is needed";
-                return Err(refused(member, reason));
-            }
-        }
+        self.check_names()?;
         if !matches!(self.usage.as_str(), "" | "sig") {
-            return Err(refused("use", "only sig is known"));
+            return Err(refused("use", "sig is needed; enc goes with A256GCM"));
         }
         let algorithm = Algorithm::ALL
             .into_iter()
             .find(|algorithm| algorithm.jwk() == self.alg)
-            .ok_or_else(|| refused("alg", "HS256, HS512 or EdDSA is needed"))?;
+            .ok_or_else(|| refused("alg", "HS256, HS512, EdDSA or A256GCM is needed"))?;
         let mut key = match (algorithm, self.kty.as_str(), self.crv.as_str()) {
             (Algorithm::Ed25519, "OKP", "Ed25519") => self.ed25519()?,
             (Algorithm::Ed25519, "OKP", _) => return Err(refused("crv", "Ed25519 is needed")),
@@ -114,6 +114,38 @@ impl Jwk {
         key.not_before = time("not_before", &self.not_before)?;
         key.not_after = time("not_after", &self.not_after)?;
         Ok(key)
+    }
+
+    /// The key for sealed payloads it stands for.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Member`] naming the member at fault, never its value.
+    pub fn to_sealing_key(&self) -> Result<SealingKey, KeyError> {
+        self.check_names()?;
+        for (member, is, needed) in [
+            ("alg", &self.alg, SealingKey::ALGORITHM),
+            ("use", &self.usage, "enc"),
+            ("kty", &self.kty, "oct"),
+        ] {
+            if is != needed {
+                return Err(refused(member, format!("{needed} is needed")));
+            }
+        }
+        let mut key = SealingKey::from_secret(&self.kid, &self.agent_id, &bytes("k", &self.k)?)?;
+        key.not_before = time("not_before", &self.not_before)?;
+        key.not_after = time("not_after", &self.not_after)?;
+        Ok(key)
+    }
+
+    fn check_names(&self) -> Result<(), KeyError> {
+        for (member, name) in [("kid", &self.kid), ("agent_id", &self.agent_id)] {
+            if name.is_empty() || address::check(Kind::Name, member, name).is_err() {
+                let reason = "a name of 1 to 256 bytes without control characters is needed";
+                return Err(refused(member, reason));
+            }
+        }
+        Ok(())
     }
 
     fn ed25519(&self) -> Result<Key, KeyError> {
@@ -134,18 +166,40 @@ impl Jwk {
     }
 }
 
+fn hidden(bytes: &[u8]) -> Zeroizing<String> {
+    Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+fn written(time: Option<jiff::Timestamp>) -> String {
+    time.map(|time| time.to_string()).unwrap_or_default()
+}
+
+impl From<&SealingKey> for Jwk {
+    fn from(key: &SealingKey) -> Jwk {
+        Jwk {
+            kty: "oct".to_owned(),
+            kid: key.kid.clone(),
+            alg: SealingKey::ALGORITHM.to_owned(),
+            usage: "enc".to_owned(),
+            k: hidden(key.secret()),
+            agent_id: key.agent_id.clone(),
+            not_before: written(key.not_before),
+            not_after: written(key.not_after),
+            ..Jwk::default()
+        }
+    }
+}
+
 impl From<&Key> for Jwk {
     fn from(key: &Key) -> Jwk {
-        let hidden = |bytes: &[u8]| Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes));
-        let time = |at: Option<jiff::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
         let mut jwk = Jwk {
             kty: "oct".to_owned(),
             kid: key.kid.clone(),
             alg: key.algorithm().jwk().to_owned(),
             usage: "sig".to_owned(),
             agent_id: key.agent_id.clone(),
-            not_before: time(key.not_before),
-            not_after: time(key.not_after),
+            not_before: written(key.not_before),
+            not_after: written(key.not_after),
             ..Jwk::default()
         };
         let public = match &key.material {

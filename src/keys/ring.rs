@@ -1,9 +1,9 @@
-//! All keys of a file, found by agent.
+//! All keys of a file: those that sign are found by agent, those that seal by `kid`.
 //!
-//! Asked where a message is verified; read from a JSON Web Key Set (RFC 7517 section 5).
+//! Asked where a message is verified, and where a payload is sealed or opened; read from a JSON Web Key Set (RFC 7517 section 5).
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     io::Write,
     path::Path,
     sync::Arc,
@@ -12,12 +12,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::{Jwk, Key, KeyError};
+use super::{Jwk, Key, KeyError, SealingKey};
 
 /// Keys by their agent, in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub struct Keyring {
     by_agent: HashMap<String, Vec<Arc<Key>>>,
+    sealing: BTreeMap<String, Arc<SealingKey>>,
+    /// Of both.
     kids: HashSet<String>,
 }
 
@@ -41,14 +43,18 @@ impl Keyring {
         })?;
         let mut ring = Keyring::default();
         for jwk in &set.keys {
-            let key = jwk.to_key().map_err(|error| match error {
+            let named = |error| match error {
                 KeyError::Member { member, reason } => KeyError::Member {
                     member,
                     reason: format!("{reason} (key {:?})", jwk.kid),
                 },
                 other => other,
-            })?;
-            ring.add(key)?;
+            };
+            if jwk.is_sealing() {
+                ring.add_sealing(jwk.to_sealing_key().map_err(named)?)?;
+            } else {
+                ring.add(jwk.to_key().map_err(named)?)?;
+            }
         }
         Ok(ring)
     }
@@ -62,7 +68,7 @@ impl Keyring {
         Keyring::from_json(&Zeroizing::new(std::fs::read_to_string(path)?))
     }
 
-    /// Adds a key.
+    /// Adds a key for signatures.
     ///
     /// # Errors
     ///
@@ -76,21 +82,45 @@ impl Keyring {
         Ok(())
     }
 
-    /// Takes a key out; whether it was there.
+    /// Adds a key for sealed payloads.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Duplicate`] when its `kid` is taken, also by a key for signatures.
+    pub fn add_sealing(&mut self, key: SealingKey) -> Result<(), KeyError> {
+        if !self.kids.insert(key.kid.clone()) {
+            return Err(KeyError::Duplicate(key.kid));
+        }
+        self.sealing.insert(key.kid.clone(), Arc::new(key));
+        Ok(())
+    }
+
+    /// Takes a key of either kind out; whether it was there.
     pub fn remove(&mut self, kid: &str) -> bool {
         self.by_agent.retain(|_, keys| {
             keys.retain(|key| key.kid != kid);
             !keys.is_empty()
         });
+        self.sealing.remove(kid);
         self.kids.remove(kid)
     }
 
-    /// The keys of an agent.
+    /// The key for sealed payloads with this `kid`.
+    pub fn sealing(&self, kid: &str) -> Option<&Arc<SealingKey>> {
+        self.sealing.get(kid)
+    }
+
+    /// Every key for sealed payloads, sorted by `kid`.
+    pub fn all_sealing(&self) -> impl Iterator<Item = &Arc<SealingKey>> {
+        self.sealing.values()
+    }
+
+    /// An agent's keys for signatures.
     pub fn of(&self, agent_id: &str) -> &[Arc<Key>] {
         self.by_agent.get(agent_id).map_or(&[], Vec::as_slice)
     }
 
-    /// Every key, sorted by agent, then as they were added.
+    /// Every key for signatures, sorted by agent, then as they were added.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Key>> {
         let mut agents: Vec<_> = self.by_agent.keys().collect();
         agents.sort_unstable();
@@ -103,7 +133,9 @@ impl Keyring {
     ///
     /// [`KeyError::Set`] never in practice: keys have a JSON form.
     pub fn to_json(&self) -> Result<Zeroizing<String>, KeyError> {
-        let keys = self.all().map(|key| Jwk::from(&**key)).collect();
+        let signing = self.all().map(|key| Jwk::from(&**key));
+        let sealing = self.all_sealing().map(|key| Jwk::from(&**key));
+        let keys = signing.chain(sealing).collect();
         let text = serde_json::to_string_pretty(&Set { keys });
         text.map(|text| Zeroizing::new(text + "\n"))
             .map_err(|error| KeyError::Set(error.to_string()))

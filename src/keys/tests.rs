@@ -121,3 +121,60 @@ fn a_ring_has_each_kid_once_and_its_file_is_its_owners_alone() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     assert!(ring.remove("k") && !ring.remove("k") && ring.of("alice").is_empty());
 }
+
+#[test]
+fn a_set_holds_keys_of_both_kinds_and_confuses_them_never() {
+    type Change<'c> = &'c dyn Fn(&mut Jwk);
+    let sealing = SealingKey::generate("s", "alice").unwrap();
+    let mut ring = Keyring::default();
+    ring.add(generate(Algorithm::HmacSha256)).unwrap();
+    ring.add_sealing(sealing.clone()).unwrap();
+    let again = ring.add_sealing(SealingKey::generate("k", "bob").unwrap());
+    assert!(matches!(again, Err(KeyError::Duplicate(kid)) if kid == "k"));
+    let text = ring.to_json().unwrap();
+    let mut read = Keyring::from_json(&text).unwrap();
+    assert_eq!(*read.to_json().unwrap(), *text);
+    assert_eq!((read.of("alice").len(), read.all().count()), (1, 1));
+    assert_eq!(read.sealing("s").unwrap().secret(), sealing.secret());
+    assert!(read.sealing("k").is_none());
+    assert!(read.remove("s") && read.all_sealing().count() == 0);
+
+    let jwk = Jwk::from(&sealing);
+    assert_eq!(
+        (&*jwk.kty, &*jwk.usage, &*jwk.alg),
+        ("oct", "enc", "A256GCM")
+    );
+    let with = |change: &dyn Fn(&mut Jwk)| {
+        let mut jwk = jwk.clone();
+        change(&mut jwk);
+        (jwk.to_sealing_key().err(), jwk.to_key().err())
+    };
+    let longer = Jwk::from(&generate(Algorithm::HmacSha512)).k;
+    let cases: [(&str, Change<'_>); 7] = [
+        ("alg", &|jwk| jwk.alg = "HS256".into()),
+        ("alg", &|jwk| jwk.alg = "dir".into()),
+        ("use", &|jwk| jwk.usage = "sig".into()),
+        ("use", &|jwk| jwk.usage.clear()),
+        ("kty", &|jwk| jwk.kty = "OKP".into()),
+        ("k", &|jwk| jwk.k = longer.clone()),
+        ("k", &|jwk| jwk.k = jwk.k[..40].to_owned().into()),
+    ];
+    for (want, change) in cases {
+        let (as_sealing, as_signing) = with(change);
+        assert!(as_signing.is_some(), "{want}");
+        let Some(KeyError::Member { member, reason }) = as_sealing else {
+            panic!("{want} was taken");
+        };
+        assert_eq!(member, want);
+        assert!(!reason.contains(&jwk.k[..10]));
+    }
+    assert!(!format!("{sealing:?} {jwk:?}").contains(&jwk.k[..10]));
+}
+
+#[test]
+fn clones_of_a_sealing_key_share_their_count() {
+    let key = SealingKey::generate("s", "alice").unwrap();
+    key.set_seals(SEALS_MAX - 1);
+    assert!(key.clone().count_seal());
+    assert!(!key.count_seal() && !key.clone().count_seal());
+}

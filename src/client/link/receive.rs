@@ -30,7 +30,7 @@ impl Session<'_> {
             }
             return;
         }
-        let message = envelope.into_owned();
+        let message = self.link.shared.options.opened(envelope.into_owned());
         let message = match message.correlation_id.is_empty() {
             true => Some(message),
             false => self.link.pending.answered(message),
