@@ -13,6 +13,10 @@
 //! | [`envelope`] | the envelope: reading, building, addressing, splicing |
 //! | [`control`] | the payloads of the `synapse.*` vocabulary |
 #![cfg_attr(
+    feature = "tls",
+    doc = "| [`tls`] | certificates and keys from PEM files |"
+)]
+#![cfg_attr(
     feature = "client",
     doc = "| [`client`] | a connection that keeps itself alive |
 
@@ -46,6 +50,9 @@ pub mod json;
 pub mod envelope;
 
 pub mod control;
+
+#[cfg(feature = "tls")]
+pub mod tls;
 
 #[cfg(feature = "client")]
 pub mod client;

@@ -3,12 +3,17 @@
 //! Read once, before anything is bound. A flag goes over its variable, that over the file, that
 //! over the default. Every problem is reported, not only the first.
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::Deserialize;
 use synapse::{control::in_plain_words, limits::FRAME_BYTES_MAX_DEFAULT};
 
-use crate::{clock::TimeToLive, limits};
+use crate::{clock::TimeToLive, limits, tls::Tls};
 
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
 const CONNECTIONS_MAX: usize = 10_000_000;
@@ -21,6 +26,20 @@ pub struct Settings {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7420]
     #[arg(long, env = "HARBOR_LISTEN", value_name = "ADDR", global = true)]
     pub listen: Option<SocketAddr>,
+    /// TLS: PEM file of the certificate and those between it and its authority [default: no TLS]
+    #[arg(
+        long,
+        env = "HARBOR_TLS_CERTIFICATE",
+        value_name = "FILE",
+        global = true
+    )]
+    pub tls_certificate: Option<PathBuf>,
+    /// TLS: PEM file of the certificate's private key [default: no TLS]
+    #[arg(long, env = "HARBOR_TLS_KEY", value_name = "FILE", global = true)]
+    pub tls_key: Option<PathBuf>,
+    /// TLS: PEM file of the authorities of which clients must show a certificate [default: none]
+    #[arg(long, env = "HARBOR_TLS_CLIENT_CA", value_name = "FILE", global = true)]
+    pub tls_client_ca: Option<PathBuf>,
     /// Name of this node [default: harbor]
     #[arg(long, env = "HARBOR_NODE", value_name = "NAME", global = true)]
     pub node: Option<String>,
@@ -110,6 +129,8 @@ pub struct Settings {
 pub struct Config {
     /// Address to listen on.
     pub listen: SocketAddr,
+    /// TLS, if it is spoken.
+    pub(crate) tls: Option<Arc<Tls>>,
     /// Name of this node.
     pub node: String,
     /// Browser origins that may connect.
@@ -170,6 +191,9 @@ impl Settings {
     pub fn or(self, lower: Settings) -> Settings {
         Settings {
             listen: self.listen.or(lower.listen),
+            tls_certificate: self.tls_certificate.or(lower.tls_certificate),
+            tls_key: self.tls_key.or(lower.tls_key),
+            tls_client_ca: self.tls_client_ca.or(lower.tls_client_ca),
             node: self.node.or(lower.node),
             allowed_origins: self.allowed_origins.or(lower.allowed_origins),
             max_frame_bytes: self.max_frame_bytes.or(lower.max_frame_bytes),
@@ -199,6 +223,7 @@ impl Settings {
             listen: self
                 .listen
                 .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 7420))),
+            tls: None,
             node: self.node.unwrap_or_else(|| "harbor".to_owned()),
             allowed_origins: self.allowed_origins.unwrap_or_default(),
             max_frame_bytes: self.max_frame_bytes.unwrap_or(FRAME_BYTES_MAX_DEFAULT),
@@ -216,13 +241,31 @@ impl Settings {
             drain: Duration::from_secs(self.drain_seconds.unwrap_or(10)),
             log_level: tracing::Level::INFO,
         };
-        config.checked(self.log_level.as_deref())
+        let tls = Tls::configured(self.tls_certificate, self.tls_key, self.tls_client_ca);
+        config.checked(tls, self.log_level.as_deref())
     }
 }
 
 impl Config {
-    fn checked(mut self, log_level: Option<&str>) -> Result<Config, Vec<String>> {
+    /// Takes TLS, and checks that it fits the address: beyond loopback, agents prove who they are.
+    fn take_tls(&mut self, tls: Result<Option<Arc<Tls>>, String>) -> Result<(), String> {
+        self.tls = tls?;
+        let proves_clients = self.tls.as_ref().is_some_and(|tls| tls.proves_clients());
+        if self.listen.ip().is_loopback() || proves_clients {
+            return Ok(());
+        }
+        let problem = "listen: while authentication is open, only a loopback address such as \
+                       127.0.0.1 is allowed; tls_client_ca makes agents prove who they are";
+        Err(problem.to_owned())
+    }
+
+    fn checked(
+        mut self,
+        tls: Result<Option<Arc<Tls>>, String>,
+        log_level: Option<&str>,
+    ) -> Result<Config, Vec<String>> {
         let mut problems = Vec::new();
+        problems.extend(self.take_tls(tls).err());
         match log_level.map(str::parse) {
             None => {}
             Some(Ok(level)) => self.log_level = level,
@@ -237,10 +280,6 @@ impl Config {
         };
         let day = Duration::from_secs(86_400);
         let frame_bytes_min = limits::READ_BUFFER_BYTES;
-        require(
-            self.listen.ip().is_loopback(),
-            "listen: while authentication is open, only a loopback address such as 127.0.0.1 is allowed",
-        );
         require(
             synapse::control::require_name("node", &self.node).is_ok(),
             "node is a name of 1 to 256 bytes without control characters",
@@ -379,7 +418,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            13,
+            16,
             "every setting is in the file"
         );
     }

@@ -6,6 +6,7 @@
 pub(crate) mod heartbeat;
 pub(crate) mod outbox;
 pub mod socket;
+pub mod stream;
 
 use std::{
     future::poll_fn,

@@ -24,6 +24,7 @@ use crate::{
     intake::verify,
     node::Node,
     session::Session,
+    tls::identity::Identity,
 };
 
 /// Lets a peer register before `deadline`.
@@ -34,11 +35,12 @@ use crate::{
 pub(crate) async fn register(
     node: &Arc<Node>,
     socket: &mut Socket,
+    identity: Identity,
     deadline: Instant,
 ) -> Result<Session, Close> {
     tokio::select! {
         biased;
-        session = timeout_at(deadline, converse(node, socket)) => {
+        session = timeout_at(deadline, converse(node, socket, &identity)) => {
             session.unwrap_or(Err(Close::TooSlow))
         }
         () = node.stopping.cancelled() => {
@@ -50,12 +52,16 @@ pub(crate) async fn register(
     }
 }
 
-async fn converse(node: &Arc<Node>, socket: &mut Socket) -> Result<Session, Close> {
+async fn converse(
+    node: &Arc<Node>,
+    socket: &mut Socket,
+    identity: &Identity,
+) -> Result<Session, Close> {
     let nonce = format!("{:032x}", fastrand::u128(..));
     write(socket, challenge(node, &nonce)).await?;
     loop {
         let outcome = match poll_fn(|cx| socket.poll_read(cx)).await? {
-            Incoming::Text(frame) => try_register(node, &nonce, &frame),
+            Incoming::Text(frame) => try_register(node, &nonce, identity, &frame),
             Incoming::Binary(_) => Err(binary_refused()),
             Incoming::Alive => {
                 poll_fn(|cx| socket.poll_flush(cx)).await?;
@@ -89,6 +95,7 @@ fn challenge(node: &Node, nonce: &str) -> Utf8Bytes {
 fn try_register(
     node: &Arc<Node>,
     nonce: &str,
+    identity: &Identity,
     frame: &str,
 ) -> Result<(Session, Utf8Bytes), Refused> {
     let envelope = Envelope::decode(frame)?;
@@ -98,6 +105,8 @@ fn try_register(
         refusal,
     };
     let register = read_register(&envelope, nonce).map_err(refused)?;
+    let is_proven = identity.check(&envelope.sender.agent_id);
+    is_proven.map_err(refused)?;
     let endpoint = envelope.sender.into_owned();
     let session = Session::open(node, endpoint, &register).map_err(refused)?;
     let registered = Registered {

@@ -6,7 +6,7 @@ use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use crate::{Config, drain, listen, node::Node};
+use crate::{Config, drain, listen, node::Node, tls};
 
 /// A running node.
 #[derive(Debug)]
@@ -52,6 +52,10 @@ impl Harbor {
         let stop = async {
             let _ = stopped.await;
         };
+        if let Some(tls) = &node.config.tls {
+            let keep_up = tls::keep_up(Arc::clone(&node), Arc::clone(tls));
+            node.tasks.spawn(keep_up);
+        }
         let listener = tokio::spawn(listen::listen(Arc::clone(&node), listener, stop));
         Ok(Harbor {
             node,
@@ -68,7 +72,11 @@ impl Harbor {
 
     /// Where agents connect.
     pub fn url(&self) -> String {
-        format!("ws://{}/ws", self.addr)
+        let scheme = match self.node.config.tls {
+            Some(_) => "wss",
+            None => "ws",
+        };
+        format!("{scheme}://{}/ws", self.addr)
     }
 
     /// The text of `GET /metrics`.

@@ -26,8 +26,10 @@ use tokio::{
 
 use crate::{
     clock::{self, Instant},
+    connection::stream::Stream,
     gateway, limits,
     node::Node,
+    tls::identity::Identity,
 };
 use upgrade::Arrival;
 
@@ -80,7 +82,12 @@ async fn accept(
 async fn serve_http(node: Arc<Node>, tcp: TcpStream, place: OwnedSemaphorePermit, router: Router) {
     // Without it, small frames would wait for acknowledgements of earlier ones.
     let _ = tcp.set_nodelay(true);
-    let visit = Arc::new(Visit::new(place));
+    let accepted_at = clock::now();
+    let deadline = accepted_at + node.config.connect_deadline;
+    let Some((stream, identity)) = secure(&node, tcp, deadline).await else {
+        return;
+    };
+    let visit = Arc::new(Visit::new(accepted_at, identity, place));
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(visit.next_request());
         respond(
@@ -92,7 +99,7 @@ async fn serve_http(node: Arc<Node>, tcp: TcpStream, place: OwnedSemaphorePermit
         .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
         // The buffer may grow past its bound by one read; this holds exactly.
         .max_header_size(limits::HTTP_HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(tcp), service)
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     tokio::pin!(connection);
     let served = tokio::select! {
@@ -113,6 +120,28 @@ async fn serve_http(node: Arc<Node>, tcp: TcpStream, place: OwnedSemaphorePermit
     }
 }
 
+/// Speaks TLS first, where it is set, with the same patience as for a first request.
+async fn secure(node: &Node, tcp: TcpStream, deadline: Instant) -> Option<(Stream, Identity)> {
+    let Some(tls) = &node.config.tls else {
+        return Some((Stream::from(tcp), Identity::Unasked));
+    };
+    let draining = async {
+        node.stopping.cancelled().await;
+        tokio::time::sleep(limits::DRAINING_REQUEST_GRACE).await;
+    };
+    let failure = tokio::select! {
+        accepted = tls.accept(tcp) => match accepted {
+            Ok(accepted) => return Some(accepted),
+            Err(error) => error,
+        },
+        () = tokio::time::sleep_until(deadline) => io::ErrorKind::TimedOut.into(),
+        () = draining => return None,
+    };
+    node.metrics.tls_handshakes_failed.inc();
+    tracing::debug!(error = %failure, "no TLS came about");
+    None
+}
+
 /// Answers one request. A draining node answers no other on the same connection.
 async fn respond(
     node: &Node,
@@ -130,15 +159,17 @@ async fn respond(
 #[derive(Debug)]
 struct Visit {
     accepted_at: Instant,
+    identity: Identity,
     /// When the last request came, if any did.
     asked_at: Mutex<Option<Instant>>,
     place: Arc<OwnedSemaphorePermit>,
 }
 
 impl Visit {
-    fn new(place: OwnedSemaphorePermit) -> Self {
+    fn new(accepted_at: Instant, identity: Identity, place: OwnedSemaphorePermit) -> Self {
         Visit {
-            accepted_at: clock::now(),
+            accepted_at,
+            identity,
             asked_at: Mutex::new(None),
             place: Arc::new(place),
         }
@@ -152,6 +183,7 @@ impl Visit {
         Arrival {
             since: earlier.map_or(self.accepted_at, |_| now),
             place: Arc::clone(&self.place),
+            identity: self.identity.clone(),
         }
     }
 

@@ -49,6 +49,9 @@ pub(crate) struct Metrics {
     pub(crate) fanout: Histogram,
     /// Seconds from a message's receipt to its hand-over to a receiver's socket.
     pub(crate) delivery_seconds: Histogram,
+    /// Connections that ended before TLS was spoken.
+    pub(crate) tls_handshakes_failed: Counter,
+    tls_reloads: Family<OutcomeLabel, Counter>,
     refusals: Family<CodeLabel, Counter>,
     closes: Family<ReasonLabel, Counter>,
 }
@@ -61,6 +64,11 @@ struct CodeLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
 }
 
 impl Metrics {
@@ -78,6 +86,10 @@ impl Metrics {
             drop(closes.get_or_create(&ReasonLabel {
                 reason: close.label(),
             }));
+        }
+        let tls_reloads = Family::default();
+        for outcome in ["ok", "failed"] {
+            drop(tls_reloads.get_or_create(&OutcomeLabel { outcome }));
         }
         let seconds = exponential_buckets(0.000_01, 4.0, 11);
         Metrics {
@@ -107,6 +119,15 @@ impl Metrics {
                 "Seconds from receipt to hand-over to the receiver's socket",
                 Histogram::new(seconds),
             ),
+            tls_handshakes_failed: of.counter(
+                "tls_handshakes_failed",
+                "Connections that ended before TLS was spoken",
+            ),
+            tls_reloads: of.add(
+                "tls_reloads",
+                "Times the TLS files had changed, by whether they were usable",
+                tls_reloads,
+            ),
             refusals: of.add("refusals", "Frames and requests refused, by code", refusals),
             closes: of.add("connections_closed", "Sockets closed, by reason", closes),
             registry: of.0,
@@ -128,6 +149,17 @@ impl Metrics {
             .get_or_create(&ReasonLabel {
                 reason: close.label(),
             })
+            .inc();
+    }
+
+    /// Counts a look at TLS files that had changed.
+    pub(crate) fn tls_reloaded(&self, outcome: &Result<(), String>) {
+        let outcome = match outcome {
+            Ok(()) => "ok",
+            Err(_) => "failed",
+        };
+        self.tls_reloads
+            .get_or_create(&OutcomeLabel { outcome })
             .inc();
     }
 

@@ -63,6 +63,27 @@ pub(crate) struct Connection {
     /// What the agent can do; may be repeated
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) capability: Vec<String>,
+    /// Also trust the certificate authorities in this PEM file, for wss://
+    #[arg(long, value_name = "FILE", env = "SYNAPSE_CA", global = true)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Show this certificate, a PEM file, for wss://
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SYNAPSE_CERT",
+        requires = "key",
+        global = true
+    )]
+    pub(crate) cert: Option<PathBuf>,
+    /// The private key of the certificate, a PEM file
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SYNAPSE_KEY",
+        requires = "cert",
+        global = true
+    )]
+    pub(crate) key: Option<PathBuf>,
     /// How long connecting may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds, global = true)]
     pub(crate) connect_deadline: Duration,

@@ -14,15 +14,16 @@ use axum::{
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use synapse::{Code, Refusal, limits::SUBPROTOCOL};
-use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use crate::{
     clock::Instant,
-    connection::{Connection, Ended, socket::Socket},
+    connection::{Connection, Ended, socket::Socket, stream::Stream},
     gateway, handshake,
     limits::RETRY_AFTER_MS,
     node::Node,
+    tls::identity::Identity,
 };
 
 /// How a request came.
@@ -32,6 +33,8 @@ pub(crate) struct Arrival {
     pub(crate) since: Instant,
     /// The place its TCP connection takes, upgraded or not.
     pub(crate) place: Arc<OwnedSemaphorePermit>,
+    /// Who it is by its certificate.
+    pub(crate) identity: Identity,
 }
 
 /// `GET /ws`.
@@ -69,7 +72,7 @@ pub(crate) async fn upgrade(
     let tasks = node.tasks.clone();
     tasks.spawn(async move {
         if let Some(socket) = socket(&node, upgraded).await {
-            serve(node, socket, arrival.since).await;
+            serve(node, socket, arrival.identity, arrival.since).await;
         }
         drop((permit, arrival.place));
     });
@@ -110,12 +113,12 @@ fn not_an_upgrade(error: &str) -> Response {
 }
 
 /// An agent's task, from the upgrade to the last byte.
-async fn serve(node: Arc<Node>, mut socket: Socket, since: Instant) {
+async fn serve(node: Arc<Node>, mut socket: Socket, identity: Identity, since: Instant) {
     let deadline = since + node.config.connect_deadline;
     node.metrics.connections.inc();
     node.metrics.connections_opened.inc();
     // Boxed, so that an idle agent's task does not carry the handshake's room.
-    let registered = Box::pin(handshake::register(&node, &mut socket, deadline)).await;
+    let registered = Box::pin(handshake::register(&node, &mut socket, identity, deadline)).await;
     let ended = match registered {
         Ok(session) => {
             Connection::new(Arc::clone(&node), socket, session)
@@ -132,7 +135,7 @@ async fn serve(node: Arc<Node>, mut socket: Socket, since: Instant) {
 
 async fn socket(node: &Node, upgraded: OnUpgrade) -> Option<Socket> {
     let upgraded: Upgraded = upgraded.await.ok()?;
-    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
-    let tcp = parts.io.into_inner();
-    Some(Socket::new(tcp, &parts.read_buf, node.config.max_frame_bytes).await)
+    let parts = upgraded.downcast::<TokioIo<Stream>>().ok()?;
+    let stream = parts.io.into_inner();
+    Some(Socket::new(stream, &parts.read_buf, node.config.max_frame_bytes).await)
 }
