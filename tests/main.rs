@@ -39,3 +39,4 @@ mod stress;
 mod takeover;
 mod tidy;
 mod time;
+mod tls;
