@@ -52,11 +52,14 @@ impl Harbor {
         let stop = async {
             let _ = stopped.await;
         };
-        if let Some(tls) = &node.config.tls {
-            let keep_up = tls::keep_up(Arc::clone(&node), Arc::clone(tls));
-            node.tasks.spawn(keep_up);
-        }
-        let listener = tokio::spawn(listen::listen(Arc::clone(&node), listener, stop));
+        let listening = listen::listen(Arc::clone(&node), listener, stop);
+        let keeping_up = tls::keep_up(Arc::clone(&node));
+        let listener = tokio::spawn(async {
+            tokio::select! {
+                () = listening => {}
+                () = keeping_up => {}
+            }
+        });
         Ok(Harbor {
             node,
             addr,

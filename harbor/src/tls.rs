@@ -139,14 +139,14 @@ impl Tls {
     }
 }
 
-/// Looks at the files again and again, until the node stops.
-pub(crate) async fn keep_up(node: Arc<Node>, tls: Arc<Tls>) {
+/// Looks at the files again and again, for as long as it is polled. Without TLS, there are none.
+pub(crate) async fn keep_up(node: Arc<Node>) {
+    let Some(tls) = &node.config.tls else {
+        return std::future::pending().await;
+    };
     loop {
-        tokio::select! {
-            () = tokio::time::sleep(TLS_FILES_LOOK_EVERY) => {}
-            () = node.stopping.cancelled() => return,
-        }
-        let looking = Arc::clone(&tls);
+        tokio::time::sleep(TLS_FILES_LOOK_EVERY).await;
+        let looking = Arc::clone(tls);
         // Files may be far away.
         let looked = tokio::task::spawn_blocking(move || looking.look_again()).await;
         let Ok(Some(outcome)) = looked else {

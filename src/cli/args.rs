@@ -16,7 +16,7 @@ Exit codes:
    1  refused, or nobody is there to answer
   64  wrong usage: an option, an argument, a payload that is no JSON
   66  the input cannot be read
-  69  Harbor cannot be reached, the connection was lost, or the agent connected elsewhere
+  69  Harbor cannot be reached or trusted, the connection was lost, or the agent connected elsewhere
   71  the operating system failed (output, signals)
   75  a deadline passed
   77  Harbor does not accept the agent's identity, or refuses to register it
