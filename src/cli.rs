@@ -53,6 +53,12 @@ fn options(connection: &Connection) -> Result<Options, Failure> {
     if let Some(system) = &connection.system {
         options = options.system_id(system);
     }
+    if let Some(ca) = &connection.ca {
+        options = options.trust_authorities(ca);
+    }
+    if let (Some(cert), Some(key)) = (&connection.cert, &connection.key) {
+        options = options.show_certificate(cert, key);
+    }
     if connection.keys.is_some() {
         options = options.key(keys::signing(connection)?);
     }

@@ -64,6 +64,7 @@ mod reconnect;
 mod sealing;
 mod shared;
 mod state;
+mod trust;
 mod wire;
 
 use std::sync::Arc;
@@ -115,6 +116,7 @@ impl Client {
     /// * [`ConnectErrorKind::Unreachable`], [`ConnectErrorKind::Deadline`]: Harbor is not there. Tried
     ///   once, or for as long as [`Options::first_connection_within`] says.
     /// * [`ConnectErrorKind::NotHarbor`]: something else is there.
+    /// * [`ConnectErrorKind::Untrusted`]: a certificate was not accepted. Tried once.
     /// * [`ConnectErrorKind::Refused`], [`ConnectErrorKind::Unauthorised`]: Harbor said no.
     pub async fn connect(options: Options) -> Result<Client, ConnectError> {
         let options = options.checked()?;

@@ -17,6 +17,10 @@
 //! | [`signature`] | signing envelopes, and checking who signed |
 //! | [`control`] | the payloads of the `synapse.*` vocabulary |
 #![cfg_attr(
+    feature = "tls",
+    doc = "| [`tls`] | certificates and keys from PEM files |"
+)]
+#![cfg_attr(
     feature = "client",
     doc = "| [`client`] | a connection that keeps itself alive |
 
@@ -58,6 +62,9 @@ pub mod sealed;
 pub mod signature;
 
 pub mod control;
+
+#[cfg(feature = "tls")]
+pub mod tls;
 
 #[cfg(feature = "client")]
 pub mod client;

@@ -43,5 +43,6 @@ mod stress;
 mod takeover;
 mod tidy;
 mod time;
+mod tls;
 mod trust;
 mod vectors;

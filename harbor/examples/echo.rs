@@ -5,7 +5,10 @@
 
 use std::{future::poll_fn, io};
 
-use harbor::connection::socket::{Incoming, Socket};
+use harbor::connection::{
+    socket::{Incoming, Socket},
+    stream::Stream,
+};
 use synapse::refusal::Close;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -27,7 +30,7 @@ async fn serve(tcp: TcpStream) {
     let Ok(upgraded) = tokio_tungstenite::accept_async(tcp).await else {
         return;
     };
-    let mut socket = Socket::new(upgraded.into_inner(), &[], FRAME_BYTES_MAX).await;
+    let mut socket = Socket::new(Stream::from(upgraded.into_inner()), &[], FRAME_BYTES_MAX).await;
     let close = loop {
         if let Err(close) = echo(&mut socket).await {
             break close;

@@ -8,6 +8,7 @@ mod check;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,7 +21,7 @@ use synapse::{
 
 use check::{CONNECTIONS_MAX, Words};
 
-use crate::clock::TimeToLive;
+use crate::{clock::TimeToLive, tls::Tls};
 
 /// What was written: one optional value a setting. Each is a flag, an environment variable
 /// (`HARBOR_` and the name in capitals) and a key of the TOML file.
@@ -30,6 +31,20 @@ pub struct Settings {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7420]
     #[arg(long, env = "HARBOR_LISTEN", value_name = "ADDR", global = true)]
     pub listen: Option<SocketAddr>,
+    /// TLS: PEM file of the certificate and those between it and its authority [default: no TLS]
+    #[arg(
+        long,
+        env = "HARBOR_TLS_CERTIFICATE",
+        value_name = "FILE",
+        global = true
+    )]
+    pub tls_certificate: Option<PathBuf>,
+    /// TLS: PEM file of the certificate's private key [default: no TLS]
+    #[arg(long, env = "HARBOR_TLS_KEY", value_name = "FILE", global = true)]
+    pub tls_key: Option<PathBuf>,
+    /// TLS: PEM file of the authorities of which clients must show a certificate [default: none]
+    #[arg(long, env = "HARBOR_TLS_CLIENT_CA", value_name = "FILE", global = true)]
+    pub tls_client_ca: Option<PathBuf>,
     /// Name of this node [default: harbor]
     #[arg(long, env = "HARBOR_NODE", value_name = "NAME", global = true)]
     pub node: Option<String>,
@@ -170,6 +185,8 @@ pub struct Settings {
 pub struct Config {
     /// Address to listen on.
     pub listen: SocketAddr,
+    /// TLS, if it is spoken.
+    pub(crate) tls: Option<Arc<Tls>>,
     /// Name of this node.
     pub node: String,
     /// Browser origins that may connect.
@@ -249,6 +266,9 @@ impl Settings {
     pub fn or(self, lower: Settings) -> Settings {
         Settings {
             listen: self.listen.or(lower.listen),
+            tls_certificate: self.tls_certificate.or(lower.tls_certificate),
+            tls_key: self.tls_key.or(lower.tls_key),
+            tls_client_ca: self.tls_client_ca.or(lower.tls_client_ca),
             node: self.node.or(lower.node),
             allowed_origins: self.allowed_origins.or(lower.allowed_origins),
             max_frame_bytes: self.max_frame_bytes.or(lower.max_frame_bytes),
@@ -289,6 +309,7 @@ impl Settings {
             listen: self
                 .listen
                 .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 7420))),
+            tls: None,
             node: self.node.unwrap_or_else(|| "harbor".to_owned()),
             allowed_origins: self.allowed_origins.unwrap_or_default(),
             max_frame_bytes: self.max_frame_bytes.unwrap_or(FRAME_BYTES_MAX_DEFAULT),
@@ -323,7 +344,8 @@ impl Settings {
             auth: self.auth,
             signatures: self.signatures,
         };
-        config.checked(&words)
+        let tls = Tls::configured(self.tls_certificate, self.tls_key, self.tls_client_ca);
+        config.checked(&words, tls)
     }
 }
 
@@ -360,7 +382,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            21,
+            24,
             "every setting is in the file"
         );
     }

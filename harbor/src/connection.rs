@@ -7,6 +7,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod outbox;
 pub(crate) mod pace;
 pub mod socket;
+pub mod stream;
 
 use std::{
     future::poll_fn,

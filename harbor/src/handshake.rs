@@ -27,6 +27,7 @@ use crate::{
     metrics::Limit,
     node::Node,
     session::Session,
+    tls::identity::Identity,
 };
 
 /// Lets a peer register before `deadline`.
@@ -37,11 +38,12 @@ use crate::{
 pub(crate) async fn register(
     node: &Arc<Node>,
     socket: &mut Socket,
+    identity: Identity,
     deadline: Instant,
 ) -> Result<Session, Close> {
     tokio::select! {
         biased;
-        session = timeout_at(deadline, converse(node, socket)) => {
+        session = timeout_at(deadline, converse(node, socket, &identity)) => {
             session.unwrap_or(Err(Close::TooSlow))
         }
         () = node.stopping.cancelled() => {
@@ -53,13 +55,17 @@ pub(crate) async fn register(
     }
 }
 
-async fn converse(node: &Arc<Node>, socket: &mut Socket) -> Result<Session, Close> {
+async fn converse(
+    node: &Arc<Node>,
+    socket: &mut Socket,
+    identity: &Identity,
+) -> Result<Session, Close> {
     let nonce = nonce().map_err(|_| Close::Lost)?;
     write(socket, challenge(node, &nonce)).await?;
     let mut attempts = Attempts::default();
     loop {
         let outcome = match poll_fn(|cx| socket.poll_read(cx)).await? {
-            Incoming::Text(frame) => try_register(node, &nonce, &frame, &mut attempts),
+            Incoming::Text(frame) => try_register(node, &nonce, identity, &frame, &mut attempts),
             Incoming::Binary(_) => Err(binary_refused()),
             Incoming::Alive => {
                 poll_fn(|cx| socket.poll_flush(cx)).await?;
@@ -128,6 +134,7 @@ fn challenge(node: &Node, nonce: &str) -> Utf8Bytes {
 fn try_register(
     node: &Arc<Node>,
     nonce: &str,
+    identity: &Identity,
     frame: &str,
     attempts: &mut Attempts,
 ) -> Result<(Session, Utf8Bytes), Refused> {
@@ -139,6 +146,8 @@ fn try_register(
     };
     attempts.registrations += u32::from(envelope.kind == kind::REGISTER);
     let register = read_register(&envelope, nonce).map_err(refused)?;
+    let is_proven = identity.check(&envelope.sender.agent_id);
+    is_proven.map_err(refused)?;
     let key = verify::signer_of_registration(&envelope, frame, node).map_err(refused)?;
     if key.is_some() && register.nonce.is_empty() {
         let reason = "a signed registration holds the nonce of the challenge";

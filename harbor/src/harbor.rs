@@ -6,7 +6,7 @@ use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use crate::{Config, drain, keys, listen, node::Node};
+use crate::{Config, drain, keys, listen, node::Node, tls};
 
 /// A running node.
 #[derive(Debug)]
@@ -53,7 +53,14 @@ impl Harbor {
         let stop = async {
             let _ = stopped.await;
         };
-        let listener = tokio::spawn(listen::listen(Arc::clone(&node), listener, stop));
+        let listening = listen::listen(Arc::clone(&node), listener, stop);
+        let keeping_up = tls::keep_up(Arc::clone(&node));
+        let listener = tokio::spawn(async {
+            tokio::select! {
+                () = listening => {}
+                () = keeping_up => {}
+            }
+        });
         Ok(Harbor {
             node,
             addr,
@@ -69,7 +76,11 @@ impl Harbor {
 
     /// Where agents connect.
     pub fn url(&self) -> String {
-        format!("ws://{}/ws", self.addr)
+        let scheme = match self.node.config.tls {
+            Some(_) => "wss",
+            None => "ws",
+        };
+        format!("{scheme}://{}/ws", self.addr)
     }
 
     /// The text of `GET /metrics`.

@@ -9,6 +9,7 @@
 //! | | [`harbor`] | binds, serves, drains |
 //! | | `node` | the parts of one node |
 //! | door | `listen` | TCP, HTTP, the upgrade to WebSocket |
+//! | door | `tls` | the certificate, the client's, and new ones |
 //! | 0 | `handshake` | challenge and registration |
 //! | | `session` | who is registered here |
 //! | | [`connection`] | the loop of one agent; its socket, outbox and heartbeat |
@@ -34,6 +35,8 @@ pub mod harbor;
 mod node;
 
 mod listen;
+
+mod tls;
 
 mod handshake;
 

@@ -28,8 +28,10 @@ use tokio::{
 
 use crate::{
     clock::{self, Instant},
+    connection::stream::Stream,
     gateway, limits,
     node::Node,
+    tls::identity::Identity,
 };
 use complaint::Complaint;
 use upgrade::Arrival;
@@ -45,8 +47,8 @@ pub(crate) async fn listen(node: Arc<Node>, listener: TcpListener, stop: impl Fu
             () = &mut stop => return,
         };
         match accepted {
-            Ok((tcp, visit)) => {
-                let task = serve_http(Arc::clone(&node), tcp, visit, router.clone());
+            Ok(accepted) => {
+                let task = serve_http(Arc::clone(&node), accepted, router.clone());
                 if node.is_draining() {
                     // It gets its 503, and nobody waits for those that still come.
                     tokio::spawn(task);
@@ -65,12 +67,8 @@ pub(crate) async fn listen(node: Arc<Node>, listener: TcpListener, stop: impl Fu
     }
 }
 
-/// The next connection and its visit. Without a place, connections wait in the kernel's backlog.
-async fn accept(
-    node: &Node,
-    listener: &TcpListener,
-    full: &mut Complaint,
-) -> io::Result<(TcpStream, Visit)> {
+/// The next connection. Without a place, connections wait in the kernel's backlog.
+async fn accept(node: &Node, listener: &TcpListener, full: &mut Complaint) -> io::Result<Accepted> {
     let place = match Arc::clone(&node.places).try_acquire_owned() {
         Ok(place) => place,
         Err(_) => {
@@ -83,13 +81,36 @@ async fn accept(
         }
     };
     let (tcp, peer) = listener.accept().await?;
-    Ok((tcp, Visit::new(place, peer.ip())))
+    let address = peer.ip();
+    Ok(Accepted {
+        tcp,
+        address,
+        place,
+    })
+}
+
+/// A TCP connection, and the place it takes.
+struct Accepted {
+    tcp: TcpStream,
+    address: IpAddr,
+    place: OwnedSemaphorePermit,
 }
 
 /// Serves one connection's requests, until it is upgraded or closed.
-async fn serve_http(node: Arc<Node>, tcp: TcpStream, visit: Visit, router: Router) {
+async fn serve_http(node: Arc<Node>, accepted: Accepted, router: Router) {
+    let Accepted {
+        tcp,
+        address,
+        place,
+    } = accepted;
     // Without it, small frames would wait for acknowledgements of earlier ones.
     let _ = tcp.set_nodelay(true);
+    let accepted_at = clock::now();
+    let deadline = accepted_at + node.config.connect_deadline;
+    let Some((stream, identity)) = secure(&node, tcp, deadline).await else {
+        return;
+    };
+    let visit = Arc::new(Visit::new(accepted_at, identity, address, place));
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(visit.next_request());
         respond(
@@ -101,7 +122,7 @@ async fn serve_http(node: Arc<Node>, tcp: TcpStream, visit: Visit, router: Route
         .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
         // The buffer may grow past its bound by one read; this holds exactly.
         .max_header_size(limits::HTTP_HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(tcp), service)
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     tokio::pin!(connection);
     let served = tokio::select! {
@@ -122,6 +143,28 @@ async fn serve_http(node: Arc<Node>, tcp: TcpStream, visit: Visit, router: Route
     }
 }
 
+/// Speaks TLS first, where it is set, with the same patience as for a first request.
+async fn secure(node: &Node, tcp: TcpStream, deadline: Instant) -> Option<(Stream, Identity)> {
+    let Some(tls) = &node.config.tls else {
+        return Some((Stream::from(tcp), Identity::Unasked));
+    };
+    let draining = async {
+        node.stopping.cancelled().await;
+        tokio::time::sleep(limits::DRAINING_REQUEST_GRACE).await;
+    };
+    let failure = tokio::select! {
+        accepted = tls.accept(tcp) => match accepted {
+            Ok(accepted) => return Some(accepted),
+            Err(error) => error,
+        },
+        () = tokio::time::sleep_until(deadline) => io::ErrorKind::TimedOut.into(),
+        () = draining => return None,
+    };
+    node.metrics.tls_handshakes_failed.inc();
+    tracing::debug!(error = %failure, "no TLS came about");
+    None
+}
+
 /// Answers one request. A draining node answers no other on the same connection.
 async fn respond(
     node: &Node,
@@ -139,6 +182,7 @@ async fn respond(
 #[derive(Debug)]
 struct Visit {
     accepted_at: Instant,
+    identity: Identity,
     /// When the last request came, if any did.
     asked_at: Mutex<Option<Instant>>,
     address: IpAddr,
@@ -146,9 +190,15 @@ struct Visit {
 }
 
 impl Visit {
-    fn new(place: OwnedSemaphorePermit, address: IpAddr) -> Self {
+    fn new(
+        accepted_at: Instant,
+        identity: Identity,
+        address: IpAddr,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         Visit {
-            accepted_at: clock::now(),
+            accepted_at,
+            identity,
             asked_at: Mutex::new(None),
             address,
             place: Arc::new(place),
@@ -164,6 +214,7 @@ impl Visit {
             since: earlier.map_or(self.accepted_at, |_| now),
             address: self.address,
             place: Arc::clone(&self.place),
+            identity: self.identity.clone(),
         }
     }
 

@@ -55,6 +55,9 @@ pub(crate) struct Metrics {
     pub(crate) fanout: Histogram,
     /// Seconds from a message's receipt to its hand-over to a receiver's socket.
     pub(crate) delivery_seconds: Histogram,
+    /// Connections that ended before TLS was spoken.
+    pub(crate) tls_handshakes_failed: Counter,
+    tls_reloads: Family<OutcomeLabel, Counter>,
     refusals: Family<CodeLabel, Counter>,
     limited: Family<LimitLabel, Counter>,
     closes: Family<ReasonLabel, Counter>,
@@ -112,27 +115,37 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+/// Counters by label; every label is there from the start, at 0.
+fn labelled<L>(labels: impl IntoIterator<Item = L>) -> Family<L, Counter>
+where
+    L: Clone + std::hash::Hash + Eq,
+{
+    let family = Family::default();
+    for label in labels {
+        drop(family.get_or_create(&label));
+    }
+    family
+}
+
 impl Metrics {
     pub(crate) fn new() -> Self {
         let mut of = Registrar(Registry::with_prefix("harbor"));
         let fanout = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0];
-        let (refusals, limited, closes) = (Family::default(), Family::default(), Family::default());
-        // Every label is there from the start, at 0.
-        for code in Code::ALL {
-            drop(refusals.get_or_create(&CodeLabel {
-                code: code.row().wire,
-            }));
-        }
-        for limit in Limit::ALL {
-            drop(limited.get_or_create(&LimitLabel {
-                limit: limit.label(),
-            }));
-        }
-        for close in Close::ALL {
-            drop(closes.get_or_create(&ReasonLabel {
-                reason: close.label(),
-            }));
-        }
+        let refusals = labelled(Code::ALL.map(|code| CodeLabel {
+            code: code.row().wire,
+        }));
+        let limited = labelled(Limit::ALL.map(|limit| LimitLabel {
+            limit: limit.label(),
+        }));
+        let closes = labelled(Close::ALL.map(|close| ReasonLabel {
+            reason: close.label(),
+        }));
+        let tls_reloads = labelled(["ok", "failed"].map(|outcome| OutcomeLabel { outcome }));
         let seconds = exponential_buckets(0.000_01, 4.0, 11);
         Metrics {
             connections: of.gauge("connections", "Sockets open now"),
@@ -166,6 +179,15 @@ impl Metrics {
                 "delivery_seconds",
                 "Seconds from receipt to hand-over to the receiver's socket",
                 Histogram::new(seconds),
+            ),
+            tls_handshakes_failed: of.counter(
+                "tls_handshakes_failed",
+                "Connections that ended before TLS was spoken",
+            ),
+            tls_reloads: of.add(
+                "tls_reloads",
+                "Times the TLS files had changed, by whether they were usable",
+                tls_reloads,
             ),
             refusals: of.add("refusals", "Frames and requests refused, by code", refusals),
             limited: of.add(
@@ -202,6 +224,17 @@ impl Metrics {
             .get_or_create(&ReasonLabel {
                 reason: close.label(),
             })
+            .inc();
+    }
+
+    /// Counts a look at TLS files that had changed.
+    pub(crate) fn tls_reloaded(&self, outcome: &Result<(), String>) {
+        let outcome = match outcome {
+            Ok(()) => "ok",
+            Err(_) => "failed",
+        };
+        self.tls_reloads
+            .get_or_create(&OutcomeLabel { outcome })
             .inc();
     }
 

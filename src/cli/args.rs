@@ -19,7 +19,7 @@ Exit codes:
    1  refused, or nobody is there to answer
   64  wrong usage: an option, an argument, a payload that is no JSON
   66  the input cannot be read
-  69  Harbor cannot be reached, the connection was lost, or the agent connected elsewhere
+  69  Harbor cannot be reached or trusted, the connection was lost, or the agent connected elsewhere
   71  the operating system failed (output, signals)
   75  a deadline passed
   77  Harbor does not accept the agent's identity, or refuses to register it
@@ -69,6 +69,27 @@ pub(crate) struct Connection {
     /// Sign with a key of the agent from this file, a JSON Web Key Set (see `synapse keygen`)
     #[arg(long, value_name = "FILE", env = "SYNAPSE_KEYS", global = true)]
     pub(crate) keys: Option<PathBuf>,
+    /// Also trust the certificate authorities in this PEM file, for wss://
+    #[arg(long, value_name = "FILE", env = "SYNAPSE_CA", global = true)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Show this certificate, a PEM file, for wss://
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SYNAPSE_CERT",
+        requires = "key",
+        global = true
+    )]
+    pub(crate) cert: Option<PathBuf>,
+    /// The private key of the certificate, a PEM file
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SYNAPSE_KEY",
+        requires = "cert",
+        global = true
+    )]
+    pub(crate) key: Option<PathBuf>,
     /// How long connecting may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds, global = true)]
     pub(crate) connect_deadline: Duration,

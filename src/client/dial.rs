@@ -3,11 +3,12 @@
 //! The start of every session. One attempt, all of it under one deadline; whatever stops it closes
 //! the socket.
 
-use std::{future::poll_fn, time::Duration};
+use std::{future::poll_fn, io, time::Duration};
 
 use tokio::time::timeout;
+use tokio_rustls::rustls::{self, AlertDescription};
 use tokio_tungstenite::{
-    connect_async_with_config,
+    connect_async_tls_with_config,
     tungstenite::{
         Error as WsError, Message, Utf8Bytes, error::ProtocolError, protocol::WebSocketConfig,
     },
@@ -65,9 +66,11 @@ async fn attempt(
         .read_buffer_size(READ_BUFFER_BYTES)
         .max_message_size(Some(options.frame_bytes_max))
         .max_frame_size(Some(options.frame_bytes_max));
-    let (socket, _response) = connect_async_with_config(options.url.as_str(), Some(config), true)
-        .await
-        .map_err(|error| not_connected(error, &options.url))?;
+    let connector = Some(options.trust.connector());
+    let (socket, _response) =
+        connect_async_tls_with_config(options.url.as_str(), Some(config), true, connector)
+            .await
+            .map_err(|error| not_connected(error, &options.url))?;
     let mut wire = Wire::new(socket);
     let challenge: Challenge = read_challenge(&mut wire).await?;
     let register = register(options, groups, &challenge, register_id);
@@ -93,9 +96,10 @@ async fn attempt(
 /// What a failed upgrade means; a host that is there but no Harbor is told apart.
 fn not_connected(error: WsError, url: &str) -> ConnectError {
     match error {
-        WsError::Io(error) => {
-            Error::because(ConnectErrorKind::Unreachable, format!("{url}: {error}"))
-        }
+        WsError::Io(error) => match tls_failure(&error) {
+            Some(failure) => of_tls(failure, url),
+            None => Error::because(ConnectErrorKind::Unreachable, format!("{url}: {error}")),
+        },
         WsError::Protocol(error @ ProtocolError::HandshakeIncomplete) => {
             Error::because(ConnectErrorKind::Unreachable, format!("{url}: {error}"))
         }
@@ -109,6 +113,31 @@ fn not_connected(error: WsError, url: &str) -> ConnectError {
         }
         other => Error::because(ConnectErrorKind::NotHarbor, format!("{url}: {other}")),
     }
+}
+
+/// What TLS found wrong, if it was TLS.
+fn tls_failure(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// What is at fault: a certificate, or that TLS is not what is spoken there.
+fn of_tls(failure: &rustls::Error, url: &str) -> ConnectError {
+    let (kind, what) = match failure {
+        rustls::Error::InvalidMessage(_) => (
+            ConnectErrorKind::NotHarbor,
+            "it does not speak TLS; ws:// is without".to_owned(),
+        ),
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => (
+            ConnectErrorKind::Untrusted,
+            "it asks for a client certificate".to_owned(),
+        ),
+        rustls::Error::AlertReceived(alert) => (
+            ConnectErrorKind::Untrusted,
+            format!("it did not accept the connection: {alert:?}"),
+        ),
+        failure => (ConnectErrorKind::Untrusted, failure.to_string()),
+    };
+    Error::because(kind, format!("{url}: {what}"))
 }
 
 async fn read_challenge(wire: &mut Wire) -> Result<Challenge, ConnectError> {
@@ -227,6 +256,7 @@ pub(super) fn may_pass_later(error: &ConnectError) -> bool {
     match error.kind() {
         ConnectErrorKind::Unreachable
         | ConnectErrorKind::NotHarbor
+        | ConnectErrorKind::Untrusted
         | ConnectErrorKind::Deadline => true,
         ConnectErrorKind::Refused => error
             .refusal()

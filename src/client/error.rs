@@ -42,6 +42,9 @@ pub enum ConnectErrorKind {
     Unreachable,
     /// Something answered that is no Harbor: an HTTP error, or other frames.
     NotHarbor,
+    /// TLS did not come about: Harbor's certificate is not trusted or is for another host, or ours
+    /// was not accepted.
+    Untrusted,
     /// [`Options::connect_deadline`](super::Options::connect_deadline) passed.
     Deadline,
     /// Harbor refused to register the agent; see [`Error::refusal`].
@@ -176,6 +179,7 @@ impl fmt::Display for ConnectErrorKind {
             ConnectErrorKind::InvalidOptions => "the options cannot work",
             ConnectErrorKind::Unreachable => "Harbor cannot be reached",
             ConnectErrorKind::NotHarbor => "what answered is not a Harbor",
+            ConnectErrorKind::Untrusted => "no trusted connection to Harbor",
             ConnectErrorKind::Deadline => "no registration by the connect deadline",
             ConnectErrorKind::Refused => "Harbor refused the registration",
             ConnectErrorKind::Unauthorised => "Harbor did not authenticate the agent",

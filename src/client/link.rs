@@ -60,7 +60,10 @@ impl Link {
                 Err(error) => error,
             };
             let delay = self.backoff.next();
-            if !dial::may_pass_later(&error) || Instant::now() + delay >= give_up {
+            // A certificate is wrong until someone mends it; whoever just began is told at once.
+            let is_untrusted = error.kind() == ConnectErrorKind::Untrusted;
+            let may_pass = !is_untrusted && dial::may_pass_later(&error);
+            if !may_pass || Instant::now() + delay >= give_up {
                 return Err(error);
             }
             sleep(delay).await;

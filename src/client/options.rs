@@ -3,11 +3,14 @@
 //! Stands before a frame's way. Each option names its default and unit; nothing is tried until
 //! [`Client::connect`](super::Client::connect) has checked them all.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio_tungstenite::tungstenite::http::Uri;
 
-use super::error::{ConnectError, ConnectErrorKind, Error};
+use super::{
+    error::{ConnectError, ConnectErrorKind, Error},
+    trust::Trust,
+};
 use crate::{
     address::{self, Kind},
     control::{Confirm, Join},
@@ -21,6 +24,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(super) url: String,
+    pub(super) trust: Trust,
     pub(super) agent: Endpoint<'static>,
     pub(super) groups: Vec<Join>,
     pub(super) confirm: Confirm,
@@ -51,11 +55,12 @@ pub enum Takeover {
 }
 
 impl Options {
-    /// Connects `agent_id` to `url`, for instance `ws://127.0.0.1:7420/ws`. A URL without a path
-    /// means `/ws`. `wss://` is not offered by this version.
+    /// Connects `agent_id` to `url`, for instance `ws://127.0.0.1:7420/ws` or
+    /// `wss://harbor.example:7420/ws`. A URL without a path means `/ws`.
     pub fn new(url: impl Into<String>, agent_id: impl Into<String>) -> Self {
         Options {
             url: url.into(),
+            trust: Trust::default(),
             agent: Endpoint::new(agent_id.into()),
             groups: Vec::new(),
             confirm: Confirm::Each,
@@ -131,6 +136,26 @@ impl Options {
     #[must_use]
     pub fn confirm(mut self, confirm: Confirm) -> Self {
         self.confirm = confirm;
+        self
+    }
+
+    /// Trusts the certificate authorities in this PEM file too, for `wss://`. It is read when
+    /// `connect` begins, and not again. Default: only those of the platform.
+    #[must_use]
+    pub fn trust_authorities(mut self, file: impl Into<PathBuf>) -> Self {
+        self.trust.authorities = Some(file.into());
+        self
+    }
+
+    /// Shows Harbor this certificate, with its private key, both from PEM files, for `wss://`. They
+    /// are read when `connect` begins, and not again. Default: none.
+    #[must_use]
+    pub fn show_certificate(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        self.trust.shown = Some((certificate.into(), key.into()));
         self
     }
 
@@ -240,10 +265,18 @@ impl Options {
             .unwrap_or_else(|_never| envelope.to_json())
     }
 
-    /// The same with a usable URL, or what is wrong.
+    /// The same options with a usable URL and with its files read, or what is wrong.
     pub(super) fn checked(mut self) -> Result<Self, ConnectError> {
         let invalid = |problem: String| Error::because(ConnectErrorKind::InvalidOptions, problem);
-        self.url = usable_url(&self.url).map_err(invalid)?;
+        let (scheme, url) = usable_url(&self.url).map_err(invalid)?;
+        self.url = url;
+        match scheme {
+            Scheme::Wss => self.trust = self.trust.loaded().map_err(invalid)?,
+            Scheme::Ws if self.trust.is_given() => {
+                return Err(invalid("certificates are for wss:// URLs".to_owned()));
+            }
+            Scheme::Ws => {}
+        }
         if self.agent.agent_id.is_empty() {
             return Err(invalid("the agent id is empty".to_owned()));
         }
@@ -289,22 +322,29 @@ impl Options {
     }
 }
 
-fn usable_url(url: &str) -> Result<String, String> {
+#[derive(Debug, Clone, Copy)]
+enum Scheme {
+    Ws,
+    Wss,
+}
+
+fn usable_url(url: &str) -> Result<(Scheme, String), String> {
     let uri: Uri = url
         .parse()
         .map_err(|error| format!("{url:?} is not a URL: {error}"))?;
-    match uri.scheme_str() {
-        Some("ws") => {}
-        Some("wss") => return Err("wss:// is not offered by this version".to_owned()),
-        Some(_) | None => return Err(format!("{url:?} does not start with ws://")),
-    }
+    let (scheme, written) = match uri.scheme_str() {
+        Some("ws") => (Scheme::Ws, "ws"),
+        Some("wss") => (Scheme::Wss, "wss"),
+        Some(_) | None => return Err(format!("{url:?} does not start with ws:// or wss://")),
+    };
     let Some(authority) = uri.authority() else {
         return Err(format!("{url:?} names no host"));
     };
-    match uri.path_and_query().map(|path| path.as_str()) {
-        None | Some("" | "/") => Ok(format!("ws://{authority}/ws")),
-        Some(_) => Ok(url.to_owned()),
-    }
+    let url = match uri.path_and_query().map(|path| path.as_str()) {
+        None | Some("" | "/") => format!("{written}://{authority}/ws"),
+        Some(_) => url.to_owned(),
+    };
+    Ok((scheme, url))
 }
 
 #[cfg(test)]
@@ -316,9 +356,10 @@ mod tests {
         for (given, used) in [
             ("ws://h:7420", "ws://h:7420/ws"),
             ("ws://h:7420/", "ws://h:7420/ws"),
+            ("wss://h", "wss://h/ws"),
             ("ws://[::1]:7420/bus?x=1", "ws://[::1]:7420/bus?x=1"),
         ] {
-            assert_eq!(Options::new(given, "a").checked().unwrap().url, used);
+            assert_eq!(usable_url(given).unwrap().1, used);
         }
     }
 
@@ -327,7 +368,9 @@ mod tests {
         let ok = "ws://h:1/ws";
         for options in [
             Options::new("http://h/ws", "a"),
-            Options::new("wss://h/ws", "a"),
+            Options::new(ok, "a").trust_authorities("/no/such/file"),
+            Options::new("wss://h/ws", "a").trust_authorities("/no/such/file"),
+            Options::new("wss://h/ws", "a").show_certificate("/no/such/file", "/none"),
             Options::new("not a url", "a"),
             Options::new(ok, ""),
             Options::new(ok, "a\nb"),

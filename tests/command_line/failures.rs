@@ -44,7 +44,8 @@ async fn wrong_usage_is_64_and_names_what_is_wrong() {
         ("request --to b --deadline 0 1", "--deadline"),
         ("listen --group :r", "group"),
         ("listen --url http://h", "ws://"),
-        ("listen --url wss://h", "wss://"),
+        ("listen --ca no.pem", "wss://"),
+        ("listen --cert c.pem", "--key"),
     ] {
         let arguments: Vec<&str> = arguments.split_whitespace().collect();
         let line = fails(&arguments, 64).await;

@@ -2,12 +2,12 @@
 //!
 //! The last step of configuring; nothing is bound before it passes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use synapse::control::Auth;
 
 use super::{Config, Signatures};
-use crate::{keys, limits};
+use crate::{keys, limits, tls::Tls};
 
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
 pub(super) const CONNECTIONS_MAX: usize = 10_000_000;
@@ -16,8 +16,16 @@ pub(super) const CONNECTIONS_MAX: usize = 10_000_000;
 const PER_SECOND_MAX: u32 = 1_000_000_000;
 
 impl Config {
-    pub(super) fn checked(mut self, words: &Words) -> Result<Config, Vec<String>> {
+    pub(super) fn checked(
+        mut self,
+        words: &Words,
+        tls: Result<Option<Arc<Tls>>, String>,
+    ) -> Result<Config, Vec<String>> {
         let mut problems = words.read_into(&mut self);
+        match tls {
+            Ok(tls) => self.tls = tls,
+            Err(problem) => problems.push(problem),
+        }
         let mut require = |holds: bool, problem: &str| {
             if !holds {
                 problems.push(problem.to_owned());
@@ -25,9 +33,11 @@ impl Config {
         };
         let day = Duration::from_secs(86_400);
         let frame_bytes_min = limits::READ_BUFFER_BYTES;
+        let proves_clients = self.tls.as_ref().is_some_and(|tls| tls.proves_clients());
         require(
-            self.listen.ip().is_loopback() || self.auth == Auth::Required,
-            "listen: while authentication is open, only a loopback address such as 127.0.0.1 is allowed",
+            self.listen.ip().is_loopback() || self.auth == Auth::Required || proves_clients,
+            "listen: while authentication is open, only a loopback address such as 127.0.0.1 is \
+             allowed; auth = required or tls_client_ca makes agents prove who they are",
         );
         require(
             synapse::control::require_name("node", &self.node).is_ok(),

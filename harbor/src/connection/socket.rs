@@ -11,11 +11,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{Sink, SinkExt, Stream};
+use futures_util::{Sink, SinkExt, StreamExt};
 use synapse::refusal::Close;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
-    net::TcpStream,
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     time::timeout,
 };
 use tokio_tungstenite::{
@@ -33,6 +32,7 @@ use tokio_tungstenite::{
     },
 };
 
+use super::stream::{Stream, linger};
 use crate::limits::{
     CLOSE_GRACE, READ_BUFFER_BYTES, WIRE_BYTES_PER_FRAME_BYTE_MAX, WRITE_BATCH_BYTES_MAX,
     WRITE_BUFFER_BYTES_MAX,
@@ -55,15 +55,15 @@ pub struct Socket {
     stream: WebSocketStream<Metered>,
     /// What is left of a message that goes in fragments.
     rest: Option<Bytes>,
-    /// How many bytes of TCP will have been written once all that was fed is.
+    /// How many bytes will have been written once all that was fed is.
     fed: u64,
     /// All that had come was read; there is nothing until the TCP connection has something.
     is_drained: bool,
 }
 
 impl Socket {
-    /// Takes over a TCP connection after its HTTP upgrade; `already_read` came behind the request.
-    pub async fn new(tcp: TcpStream, already_read: &[u8], max_frame_bytes: usize) -> Socket {
+    /// Takes over a connection after its HTTP upgrade; `already_read` came behind the request.
+    pub async fn new(bytes: Stream, already_read: &[u8], max_frame_bytes: usize) -> Socket {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
             // A batch is collected here and written by one flush.
@@ -72,12 +72,13 @@ impl Socket {
             .max_message_size(Some(max_frame_bytes))
             .max_frame_size(Some(max_frame_bytes));
         let metered = Metered {
-            tcp,
+            stream: bytes,
             // A copy, and mostly of nothing: the HTTP parser's buffer is not kept alive by it.
             already_read: Bytes::copy_from_slice(already_read),
             since_message: 0,
             bytes_read: 0,
             bytes_read_max: u64::MAX,
+            taken: 0,
             written: 0,
             bytes_max: WIRE_BYTES_PER_FRAME_BYTE_MAX * max_frame_bytes,
         };
@@ -94,10 +95,11 @@ impl Socket {
     /// The next message, or why there will be none. On `Err` the peer has not been told yet.
     pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Close>> {
         // The WebSocket clears its read buffer before it finds that there is nothing to read.
-        if self.is_drained && self.stream.get_ref().tcp.poll_read_ready(cx).is_pending() {
+        let bytes = &self.stream.get_ref().stream;
+        if self.is_drained && bytes.poll_read_ready(cx).is_pending() {
             return Poll::Pending;
         }
-        let message = Pin::new(&mut self.stream).poll_next(cx);
+        let message = self.stream.poll_next_unpin(cx);
         self.is_drained = message.is_pending();
         let message = ready!(message);
         let metered = self.stream.get_mut();
@@ -196,19 +198,20 @@ impl Socket {
         }
     }
 
-    /// Bytes of TCP that will have been written once all that was fed is. An estimate from above
-    /// when pongs stand between.
+    /// Bytes that will have been written once all that was fed is. An estimate from above when pongs
+    /// stand between.
     pub fn fed(&self) -> u64 {
         self.fed
     }
 
-    /// Bytes the operating system has taken.
+    /// Bytes of the WebSocket the operating system has taken for certain. It counts plaintext; what
+    /// TLS still holds a part of is not counted, so of a flush that was cut short all may be missing.
     pub fn written(&self) -> u64 {
         self.stream.get_ref().written
     }
 
-    /// Ends the connection: what was fed, then the close frame, then the TCP connection, each
-    /// within `CLOSE_GRACE`.
+    /// Ends the connection: what was fed, then the close frame, then the bytes below, each within
+    /// `CLOSE_GRACE`.
     pub async fn close(mut self, close: Close) {
         if close != Close::Lost {
             let frame = CloseFrame {
@@ -219,14 +222,7 @@ impl Socket {
             let _ = Pin::new(&mut self.stream).start_send(Message::Close(Some(frame)));
             let _ = timeout(CLOSE_GRACE, self.stream.flush()).await;
         }
-        let tcp = &mut self.stream.get_mut().tcp;
-        let _ = tcp.shutdown().await;
-        // Unread bytes would make the kernel reset the connection and take the close frame along.
-        let _ = timeout(CLOSE_GRACE, async {
-            let mut scrap = vec![0; READ_BUFFER_BYTES];
-            while tcp.read(&mut scrap).await.is_ok_and(|length| length > 0) {}
-        })
-        .await;
+        linger(&mut self.stream.get_mut().stream).await;
     }
 }
 
@@ -253,17 +249,19 @@ fn close_for(error: &Error) -> Close {
     }
 }
 
-/// A TCP connection behind its upgrade that counts what was read since the last whole message.
+/// A connection behind its upgrade that counts what was read since the last whole message.
 #[derive(Debug)]
 struct Metered {
-    tcp: TcpStream,
+    stream: Stream,
     /// What came behind the upgrade request; it is read first.
     already_read: Bytes,
     since_message: usize,
     /// Bytes read in all.
     bytes_read: u64,
     bytes_read_max: u64,
-    /// Bytes written in all.
+    /// Bytes the stream below has taken in all.
+    taken: u64,
+    /// Bytes the operating system has for certain: all that was taken when nothing was held back.
     written: u64,
     bytes_max: usize,
 }
@@ -285,7 +283,7 @@ impl AsyncRead for Metered {
         }
         let before = buffer.filled().len();
         let read = if self.already_read.is_empty() {
-            ready!(Pin::new(&mut self.tcp).poll_read(cx, buffer))
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))
         } else {
             let length = self.already_read.len().min(buffer.remaining());
             buffer.put_slice(&self.already_read.split_to(length));
@@ -304,16 +302,21 @@ impl AsyncWrite for Metered {
         cx: &mut Context<'_>,
         buffer: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let length = ready!(Pin::new(&mut self.tcp).poll_write(cx, buffer))?;
-        self.written += length as u64;
+        let length = ready!(Pin::new(&mut self.stream).poll_write(cx, buffer))?;
+        self.taken += length as u64;
+        if self.stream.is_passed_on() {
+            self.written = self.taken;
+        }
         Poll::Ready(Ok(length))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.written = self.taken;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

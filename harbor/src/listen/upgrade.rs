@@ -14,15 +14,16 @@ use axum::{
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use synapse::{Code, Refusal, limits::SUBPROTOCOL};
-use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use crate::{
     clock::Instant,
-    connection::{Connection, Ended, socket::Socket},
+    connection::{Connection, Ended, socket::Socket, stream::Stream},
     gateway, handshake,
     limits::UNREGISTERED_BYTES_MAX,
     node::Node,
+    tls::identity::Identity,
 };
 
 use super::admission::{Admitted, Unregistered};
@@ -36,6 +37,8 @@ pub(crate) struct Arrival {
     pub(crate) address: IpAddr,
     /// The place its TCP connection takes, upgraded or not.
     pub(crate) place: Arc<OwnedSemaphorePermit>,
+    /// Who it is by its certificate.
+    pub(crate) identity: Identity,
 }
 
 /// `GET /ws`.
@@ -73,7 +76,7 @@ pub(crate) async fn upgrade(
     let tasks = node.tasks.clone();
     tasks.spawn(async move {
         if let Some(socket) = socket(&node, upgraded).await {
-            serve(node, socket, arrival.since, unregistered).await;
+            serve(node, socket, arrival.identity, arrival.since, unregistered).await;
         }
         drop((place, arrival.place));
     });
@@ -114,13 +117,19 @@ fn not_an_upgrade(error: &str) -> Response {
 }
 
 /// An agent's task, from the upgrade to the last byte.
-async fn serve(node: Arc<Node>, mut socket: Socket, since: Instant, unregistered: Unregistered) {
+async fn serve(
+    node: Arc<Node>,
+    mut socket: Socket,
+    identity: Identity,
+    since: Instant,
+    unregistered: Unregistered,
+) {
     let deadline = since + node.config.connect_deadline;
     node.metrics.connections.inc();
     node.metrics.connections_opened.inc();
     socket.bound_bytes_read(UNREGISTERED_BYTES_MAX);
     // Boxed, so that an idle agent's task does not carry the handshake's room.
-    let registered = Box::pin(handshake::register(&node, &mut socket, deadline)).await;
+    let registered = Box::pin(handshake::register(&node, &mut socket, identity, deadline)).await;
     let (ended, _unregistered) = match registered {
         Ok(session) => {
             drop(unregistered);
@@ -138,7 +147,7 @@ async fn serve(node: Arc<Node>, mut socket: Socket, since: Instant, unregistered
 
 async fn socket(node: &Node, upgraded: OnUpgrade) -> Option<Socket> {
     let upgraded: Upgraded = upgraded.await.ok()?;
-    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
-    let tcp = parts.io.into_inner();
-    Some(Socket::new(tcp, &parts.read_buf, node.config.max_frame_bytes).await)
+    let parts = upgraded.downcast::<TokioIo<Stream>>().ok()?;
+    let stream = parts.io.into_inner();
+    Some(Socket::new(stream, &parts.read_buf, node.config.max_frame_bytes).await)
 }
