@@ -13,12 +13,17 @@ use std::sync::Arc;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use ed25519_dalek::{Signer as _, SigningKey};
 use harbor::groups::{Member, Roster};
 use harbor::registry::Agent;
 use harbor::router::{self, Snapshot};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::value::RawValue;
+use sha2::{Sha256, Sha512};
 use synapse::Envelope;
 use synapse::envelope::Endpoint;
+use synapse::keys::{Algorithm, Key};
+use synapse::signature;
 
 /// Envelopes by size: a name, bytes of each, and how many different ones are gone through.
 const SIZES: [(&str, usize, usize); 3] = [
@@ -154,5 +159,66 @@ fn route(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(parts, decode, route, splice);
+/// Verifying, beside the least: parsing, one pass over the bytes, and the bare primitive.
+fn verify(criterion: &mut Criterion) {
+    let at = jiff::Timestamp::now();
+    for algorithm in Algorithm::ALL {
+        let secret = vec![7; algorithm.secret_bytes()];
+        let Ok(key) = Key::from_secret("k", "agent-0", algorithm, &secret) else {
+            panic!("a secret of {} bytes is refused", secret.len());
+        };
+        let frames: Vec<String> = envelopes(1 << 10, 256)
+            .iter()
+            .filter_map(|frame| canonical_and_signed(frame, &key))
+            .collect();
+        assert_eq!(frames.len(), 256);
+        let keys = [key];
+        let bare = bare(algorithm, secret);
+        let mut group = criterion.benchmark_group(format!("verify 1 KiB {}", algorithm.wire()));
+        over(&mut group, "decode, one pass, bare", &frames, |frame| {
+            let is_read = Envelope::decode(frame).is_ok();
+            let passed = memchr::memchr(0, frame.as_bytes());
+            (is_read, passed, bare(frame.as_bytes()))
+        });
+        over(&mut group, "decode and verify", &frames, |frame| {
+            Envelope::decode(frame)
+                .is_ok_and(|envelope| signature::verify(&envelope, frame, &keys, at).is_ok())
+        });
+        group.finish();
+    }
+}
+
+/// The frame in canonical form, its signature in its place.
+fn canonical_and_signed(frame: &str, key: &Key) -> Option<String> {
+    let envelope = Envelope::decode(frame).ok()?;
+    let signed = signature::signed(envelope, key).ok()?;
+    let value: serde_json::Value = serde_json::from_str(&signed).ok()?;
+    // Sorted by key, as a map of `serde_json` is.
+    Some(value.to_string())
+}
+
+/// Whether bytes are as they were signed.
+type Check = Box<dyn Fn(&[u8]) -> bool>;
+
+/// The primitive alone, over bytes that are given or, for Ed25519, others of the same length.
+fn bare(algorithm: Algorithm, secret: Vec<u8>) -> Check {
+    match algorithm {
+        Algorithm::HmacSha256 => Box::new(move |bytes| {
+            let mac = Hmac::<Sha256>::new_from_slice(&secret);
+            mac.is_ok_and(|mac| mac.chain_update(bytes).verify_slice(&[0; 32]).is_ok())
+        }),
+        Algorithm::HmacSha512 => Box::new(move |bytes| {
+            let mac = Hmac::<Sha512>::new_from_slice(&secret);
+            mac.is_ok_and(|mac| mac.chain_update(bytes).verify_slice(&[0; 64]).is_ok())
+        }),
+        Algorithm::Ed25519 => {
+            let signing = SigningKey::from_bytes(&[7; 32]);
+            let message = vec![b'x'; 1 << 10];
+            let (public, signature) = (signing.verifying_key(), signing.sign(&message));
+            Box::new(move |_| public.verify_strict(&message, &signature).is_ok())
+        }
+    }
+}
+
+criterion_group!(parts, decode, route, splice, verify);
 criterion_main!(parts);

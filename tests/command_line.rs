@@ -5,6 +5,7 @@ mod failures;
 mod receiving;
 mod sealing;
 mod sending;
+mod signing;
 
 use std::process::{ExitStatus, Stdio};
 

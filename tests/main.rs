@@ -38,6 +38,7 @@ mod presence;
 mod process;
 mod refusals;
 mod sealed;
+mod secrets;
 mod slow;
 mod stress;
 mod takeover;

@@ -78,8 +78,8 @@ impl Process {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// The value of a metric without labels.
-    pub async fn metric(&self, name: &str) -> f64 {
+    /// The text of `GET /metrics`.
+    pub async fn metrics(&self) -> String {
         let mut tcp = tokio::net::TcpStream::connect(self.addr()).await.unwrap();
         let request = "GET /metrics HTTP/1.1\r\nHost: harbor\r\nConnection: close\r\n\r\n";
         tcp.write_all(request.as_bytes()).await.unwrap();
@@ -87,6 +87,12 @@ impl Process {
         soon("metrics", tcp.read_to_string(&mut text))
             .await
             .unwrap();
+        text
+    }
+
+    /// The value of a metric without labels.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let text = self.metrics().await;
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(&format!("{name} ")))

@@ -1,0 +1,95 @@
+//! Goal: no secret of a key leaves the keyring: not in logs, metrics, answers or complaints.
+//! Method: a Harbor that logs all it can, agents that register rightly and wrongly, and a look for
+//! every secret, in each spelling it could have, in all that came out.
+
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use synapse::{
+    Envelope,
+    client::{Client, Options},
+    keys::{Algorithm, Jwk, Key, Keyring},
+};
+
+use crate::support::{binary, process::Process};
+
+/// A secret as it could be written; its beginning is enough to be found.
+fn spellings(key: &Key) -> Vec<String> {
+    let jwk = Jwk::from(key);
+    let text = if jwk.k.is_empty() { &jwk.d } else { &jwk.k };
+    let bytes = URL_SAFE_NO_PAD.decode(&**text).unwrap();
+    let start = &bytes[..12];
+    let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+    let list = format!("{start:?}");
+    vec![
+        text[..16].to_owned(),
+        STANDARD.encode(start),
+        hex.to_uppercase(),
+        hex,
+        list.trim_matches(['[', ']']).to_owned(),
+    ]
+}
+
+#[tokio::test]
+async fn secrets_are_in_nothing_that_comes_out() {
+    let keys = Algorithm::ALL
+        .map(|algorithm| Key::generate(algorithm.wire(), algorithm.jwk(), algorithm).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.json");
+    let mut ring = Keyring::default();
+    for key in &keys {
+        ring.add(key.clone()).unwrap();
+    }
+    ring.write(&path).unwrap();
+    let file = path.display().to_string();
+    let arguments = [
+        "--log-level",
+        "trace",
+        "--auth",
+        "required",
+        "--keys",
+        &file,
+    ];
+    let harbor = Process::with_files(256, &arguments).await;
+    let mut came_out = String::new();
+    for key in &keys {
+        let options = Options::new(&harbor.url, &key.agent_id);
+        let client = Client::connect(options.clone().key(key.clone()))
+            .await
+            .unwrap();
+        let message = Envelope::new("note").to(key.agent_id.clone());
+        client.send(message).await.unwrap();
+        came_out += &client.next().await.unwrap().to_json();
+        came_out += &format!("{client:?} {key:?} {:?}", Jwk::from(key));
+        client.close().await;
+        let unsigned = Client::connect(options.clone()).await.unwrap_err();
+        let another = Key::generate("x", &key.agent_id, key.algorithm()).unwrap();
+        let wrong = Client::connect(options.key(another)).await.unwrap_err();
+        came_out += &format!("{unsigned} {unsigned:?} {wrong} {wrong:?}");
+    }
+    came_out += &harbor.metrics().await;
+    came_out += &harbor.said().await;
+    // Files that are wrong in each place, and what is said of them.
+    let right = std::fs::read_to_string(&path).unwrap();
+    for (from, to) in [
+        ("\"k\": \"", "\"k\": \"="),
+        ("\"d\": \"", "\"d\": \"AAAA"),
+        ("\"use\": \"sig\"", "\"use\": 1"),
+        ("\"alg\"", "\"alg"),
+    ] {
+        std::fs::write(&path, right.replace(from, to)).unwrap();
+        let ended = std::process::Command::new(binary("harbor"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(ended.status.code(), Some(78), "{from}");
+        came_out += &String::from_utf8(ended.stderr).unwrap();
+    }
+    assert!(came_out.contains("harbor_refusals_total") && came_out.contains("keys.json"));
+    for key in &keys {
+        for secret in spellings(key) {
+            assert!(!came_out.contains(&secret), "{}: {secret}", key.kid);
+        }
+    }
+}
