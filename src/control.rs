@@ -42,6 +42,10 @@ pub mod kind {
     pub const PRESENCE: &str = "synapse.presence";
     /// Find agents.
     pub const DISCOVER: &str = "synapse.discover";
+    /// Read a conversation from a position on.
+    pub const CONVERSATION_READ: &str = "synapse.conversation.read";
+    /// Read a conversation, and what is added to it.
+    pub const CONVERSATION_FOLLOW: &str = "synapse.conversation.follow";
     /// The node is going away.
     pub const DRAINING: &str = "synapse.draining";
     /// The rest of the vocabulary, which this version of Harbor does not offer yet.
@@ -50,8 +54,8 @@ pub mod kind {
         "synapse.nack",
         "synapse.receipt",
         "synapse.renew",
-        "synapse.conversation.read",
-        "synapse.conversation.follow",
+        CONVERSATION_READ,
+        CONVERSATION_FOLLOW,
         "synapse.conversation.unfollow",
     ];
 }

@@ -35,6 +35,8 @@ pub enum Code {
     EmptyTargets,
     /// `sender` is not the agent registered on this connection.
     SenderMismatch,
+    /// The agent has no permission for it.
+    NotPermitted,
     /// The signature is missing where one is required, or is not that of a live key of the sender.
     BadSignature,
     /// The sender's `timestamp` is further from Harbor's clock than signed messages may be.
@@ -89,7 +91,7 @@ pub struct Row {
 
 impl Code {
     /// Every code, in the order of the table.
-    pub const ALL: [Code; 27] = [
+    pub const ALL: [Code; 28] = [
         Code::Malformed,
         Code::BinaryFrame,
         Code::TooDeep,
@@ -103,6 +105,7 @@ impl Code {
         Code::NoDestination,
         Code::EmptyTargets,
         Code::SenderMismatch,
+        Code::NotPermitted,
         Code::BadSignature,
         Code::ClockSkew,
         Code::NotRegistered,
@@ -136,6 +139,7 @@ impl Code {
             Code::NoDestination => ("no_destination", 400, None, AfterChange),
             Code::EmptyTargets => ("empty_targets", 400, None, AfterChange),
             Code::SenderMismatch => ("sender_mismatch", 403, None, AfterChange),
+            Code::NotPermitted => ("not_permitted", 403, None, AfterChange),
             Code::BadSignature => ("bad_signature", 401, None, AfterChange),
             Code::ClockSkew => ("clock_skew", 400, None, AfterChange),
             Code::NotRegistered => ("not_registered", 401, None, AfterChange),

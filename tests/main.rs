@@ -34,6 +34,7 @@ mod handshake;
 mod identity;
 mod json;
 mod path;
+mod permissions;
 mod presence;
 mod process;
 mod refusals;

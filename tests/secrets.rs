@@ -12,7 +12,7 @@ use synapse::{
     keys::{Algorithm, Jwk, Key, Keyring},
 };
 
-use crate::support::{binary, process::Process};
+use crate::support::{binary, harbor::EVERYTHING_PERMITTED, process::Process};
 
 /// A secret as it could be written; its beginning is enough to be found.
 fn spellings(key: &Key) -> Vec<String> {
@@ -81,6 +81,7 @@ async fn secrets_are_in_nothing_that_comes_out() {
         std::fs::write(&path, right.replace(from, to)).unwrap();
         let ended = std::process::Command::new(binary("harbor"))
             .args(arguments)
+            .env("HARBOR_PERMISSIONS", EVERYTHING_PERMITTED)
             .output()
             .unwrap();
         assert_eq!(ended.status.code(), Some(78), "{from}");

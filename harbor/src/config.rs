@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use synapse::{
     control::{Auth, in_plain_words},
     keys::Keyring,
@@ -21,7 +21,7 @@ use synapse::{
 
 use check::{CONNECTIONS_MAX, Words};
 
-use crate::{clock::TimeToLive, tls::Tls};
+use crate::{clock::TimeToLive, permissions::Table, tls::Tls};
 
 /// What was written: one optional value a setting. Each is a flag, an environment variable
 /// (`HARBOR_` and the name in capitals) and a key of the TOML file.
@@ -162,6 +162,10 @@ pub struct Settings {
     /// Who may register: `open` is anybody, `required` whoever signs with a key of the agent [default: open]
     #[arg(long, env = "HARBOR_AUTH", value_name = "POLICY", global = true)]
     pub auth: Option<String>,
+    /// TOML file of what each agent may do, read again when it changes [default: everything, while
+    /// authentication is open]
+    #[arg(long, env = "HARBOR_PERMISSIONS", value_name = "FILE", global = true)]
+    pub permissions: Option<PathBuf>,
     /// Signatures of messages: off, verify_if_present or required [default: verify_if_present while
     /// authentication is open, else required]
     #[arg(long, env = "HARBOR_SIGNATURES", value_name = "POLICY", global = true)]
@@ -222,6 +226,10 @@ pub struct Config {
     pub(crate) keyring: Keyring,
     /// Who may register.
     pub(crate) auth: Auth,
+    /// Where the permissions are.
+    pub(crate) permissions: Option<PathBuf>,
+    /// The permissions that were there.
+    pub(crate) permission_table: Table,
     /// What signatures of messages mean.
     pub(crate) signatures: Signatures,
     /// How far the timestamp of a signed message may be from the clock.
@@ -252,13 +260,7 @@ impl Settings {
     ///
     /// As [`Settings::from_file`].
     pub fn from_toml(text: &str) -> Result<Settings, String> {
-        toml::from_str(text).map_err(|error| {
-            let line = error
-                .span()
-                .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-            let what = error.message().replace('\n', " ");
-            format!("line {line}: {}", in_plain_words(&what))
-        })
+        read_toml(text)
     }
 
     /// These settings, with those of `lower` where nothing was given here.
@@ -290,6 +292,7 @@ impl Settings {
             drain_seconds: self.drain_seconds.or(lower.drain_seconds),
             keys: self.keys.or(lower.keys),
             auth: self.auth.or(lower.auth),
+            permissions: self.permissions.or(lower.permissions),
             signatures: self.signatures.or(lower.signatures),
             clock_window_seconds: self.clock_window_seconds.or(lower.clock_window_seconds),
             log_level: self.log_level.or(lower.log_level),
@@ -335,6 +338,8 @@ impl Settings {
             keys: self.keys.filter(|path| !path.as_os_str().is_empty()),
             keyring: Keyring::default(),
             auth: Auth::Open,
+            permissions: self.permissions.filter(|path| !path.as_os_str().is_empty()),
+            permission_table: Table::everything(),
             signatures: Signatures::Off,
             clock_window: Duration::from_secs(self.clock_window_seconds.unwrap_or(300)),
             log_level: tracing::Level::INFO,
@@ -347,6 +352,17 @@ impl Settings {
         let tls = Tls::configured(self.tls_certificate, self.tls_key, self.tls_client_ca);
         config.checked(&words, tls)
     }
+}
+
+/// Reads TOML; what is wrong is one line that says where.
+pub(crate) fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    toml::from_str(text).map_err(|error| {
+        let line = error
+            .span()
+            .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        let what = error.message().replace('\n', " ");
+        format!("line {line}: {}", in_plain_words(&what))
+    })
 }
 
 /// What signatures of messages mean.
@@ -382,7 +398,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            24,
+            25,
             "every setting is in the file"
         );
     }

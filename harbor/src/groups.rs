@@ -97,9 +97,10 @@ impl Groups {
             .map(|entry| Arc::clone(&entry.roster))
     }
 
-    /// Every roster, one after the other, as the table is while it is walked.
-    pub(crate) fn all(&self) -> impl Iterator<Item = Arc<Roster>> {
-        self.entries.iter().map(|entry| Arc::clone(&entry.roster))
+    /// Every name and roster, one after the other, as the table is while it is walked.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Arc<str>, Arc<Roster>)> {
+        let each = self.entries.iter();
+        each.map(|entry| (Arc::clone(entry.key()), Arc::clone(&entry.roster)))
     }
 
     /// The members as an answer tells them: in pages, each of about `bytes_max` at most.
@@ -202,6 +203,24 @@ impl Groups {
             .watchers
             .retain(|watcher| watcher.generation != generation);
         self.remove_if_unused(slot);
+    }
+
+    /// Ends every watch of which `keep` says no; it gets the name, the agent and its connection.
+    pub(crate) fn keep_watchers(&self, keep: impl Fn(&str, &Agent, u64) -> bool) {
+        let watched = self
+            .entries
+            .iter()
+            .filter(|entry| !entry.watchers.is_empty());
+        let names: Vec<_> = watched.map(|entry| Arc::clone(entry.key())).collect();
+        for name in names {
+            let Slot::Occupied(mut slot) = self.entries.entry(Arc::clone(&name)) else {
+                continue;
+            };
+            slot.get_mut()
+                .watchers
+                .retain(|watcher| keep(&name, &watcher.agent, watcher.generation));
+            self.remove_if_unused(slot);
+        }
     }
 
     fn remove_if_unused(&self, slot: dashmap::mapref::entry::OccupiedEntry<'_, Arc<str>, Entry>) {

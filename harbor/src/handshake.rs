@@ -22,11 +22,11 @@ use crate::{
         binary_refused,
         socket::{Incoming, Socket},
     },
-    intake::verify,
+    intake::{authorise, verify},
     limits::{REFUSED_FRAMES_MAX, REFUSED_REGISTRATIONS_MAX},
     metrics::Limit,
     node::Node,
-    session::Session,
+    session::{self, Session},
     tls::identity::Identity,
 };
 
@@ -155,7 +155,8 @@ fn try_register(
         return Err(refused(refusal));
     }
     let endpoint = envelope.sender.into_owned();
-    let session = Session::open(node, endpoint, key, &register).map_err(refused)?;
+    let admitted = authorise::registration(node, &endpoint, &register).map_err(refused)?;
+    let session = Session::open(node, endpoint, key, &register, admitted).map_err(refused)?;
     let registered = Registered {
         generation: session.lease.generation,
         resumed: session.resumed,
@@ -191,6 +192,9 @@ fn read_register(envelope: &Envelope<'_>, nonce: &str) -> Result<Register, Refus
             "payload.nonce",
             reason,
         ));
+    }
+    for (at, join) in register.groups.iter().enumerate() {
+        session::check_join(join, &format!("payload.groups[{at}]"))?;
     }
     if register.ack == Ack::Manual {
         let reason = "manual acknowledgement is not offered by this version of Harbor";

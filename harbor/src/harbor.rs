@@ -6,7 +6,7 @@ use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use crate::{Config, drain, keys, listen, node::Node, tls};
+use crate::{Config, drain, keys, listen, node::Node, permissions, tls};
 
 /// A running node.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ impl Harbor {
         let addr = listener.local_addr().map_err(failed)?;
         let node = Arc::new(Node::new(config));
         tokio::spawn(keys::watch(Arc::clone(&node)));
+        tokio::spawn(permissions::keep_up(Arc::clone(&node)));
         let (stop_listening, stopped) = oneshot::channel::<()>();
         let stop = async {
             let _ = stopped.await;

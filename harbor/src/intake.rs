@@ -5,7 +5,10 @@
 
 pub(crate) mod authorise;
 pub(crate) mod control;
+pub(crate) mod request;
 pub(crate) mod verify;
+
+use std::sync::Arc;
 
 use synapse::{
     Envelope,
@@ -23,6 +26,7 @@ use crate::{
     session::Session,
 };
 use authorise::Permitted;
+use request::Request;
 
 /// Takes one frame from a registered agent and carries it out. Gives the answer to the sender, if
 /// it wants one.
@@ -47,20 +51,21 @@ pub(crate) fn accept(
         .keep_pace(frame.len(), received_at)
         .map_err(refused)?;
     let verified = verify::verify(envelope, frame, node).map_err(refused)?;
-    let permitted = authorise::authorise(verified, session).map_err(refused)?;
-    let envelope = permitted.envelope();
-    if envelope.is_control() {
-        control::answer(node, session, envelope).map_err(refused)?;
+    session.renew_grants();
+    let own_system_id = Arc::clone(&session.system_id);
+    let permitted = authorise::authorise(&verified, session, &own_system_id).map_err(refused)?;
+    let Request::Deliver(destination) = permitted.request() else {
+        control::answer(node, session, &permitted).map_err(refused)?;
         return Ok(None);
-    }
-    let destination = permitted.destination(session).map_err(refused)?;
+    };
+    let envelope = permitted.envelope();
     let deadline = node
         .config
         .time_to_live
         .deadline(envelope, received_at)
         .map_err(refused)?;
-    let snapshot = snapshot(node, &destination);
-    let route = router::route(&session.lease.agent.id, &destination, &snapshot);
+    let snapshot = snapshot(node, destination);
+    let route = router::route(&session.lease.agent.id, destination, &snapshot);
     let delivery = Delivery {
         frame: Utf8Bytes::from(for_receivers(frame, &permitted)),
         received_at,
@@ -78,7 +83,7 @@ pub(crate) fn accept(
 
 /// The sender's bytes, and what Harbor found out about them. A copy of its own: the frame is part of
 /// the sender's read buffer, which would be kept whole for as long as the copy waits.
-fn for_receivers(frame: &Utf8Bytes, permitted: &Permitted<'_>) -> String {
+fn for_receivers(frame: &Utf8Bytes, permitted: &Permitted<'_, '_>) -> String {
     match permitted.key() {
         None => frame.as_str().to_owned(),
         Some(key) => {
@@ -111,7 +116,7 @@ fn snapshot(node: &Node, destination: &Destination<'_>) -> Snapshot {
 
 fn accepted(
     node: &Node,
-    permitted: &Permitted<'_>,
+    permitted: &Permitted<'_, '_>,
     receipt: delivery::Receipt,
     duplicate: bool,
 ) -> Utf8Bytes {

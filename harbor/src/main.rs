@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand, error::ErrorKind};
-use harbor::{Config, Harbor, Settings, config::DEFAULT_FILE};
+use harbor::{Config, Harbor, Settings, config::DEFAULT_FILE, permissions::START_FILE};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The command line was wrong (`EX_USAGE` of sysexits).
@@ -39,12 +39,15 @@ struct Arguments {
 enum Command {
     /// The configuration file
     #[command(subcommand)]
-    Config(ConfigCommand),
+    Config(FileCommand),
+    /// The file that says what each agent may do
+    #[command(subcommand)]
+    Permissions(FileCommand),
 }
 
 #[derive(Debug, Subcommand)]
-enum ConfigCommand {
-    /// Print the commented default file
+enum FileCommand {
+    /// Print a commented file to start from
     Print,
 }
 
@@ -57,8 +60,13 @@ fn main() -> ExitCode {
         }
         Err(error) => return fail(EXIT_USAGE, &[one_line(&error)]),
     };
-    if let Some(Command::Config(ConfigCommand::Print)) = arguments.command {
-        let _ = io::stdout().write_all(DEFAULT_FILE.as_bytes());
+    let printed = match arguments.command {
+        Some(Command::Config(FileCommand::Print)) => Some(DEFAULT_FILE),
+        Some(Command::Permissions(FileCommand::Print)) => Some(START_FILE),
+        None => None,
+    };
+    if let Some(file) = printed {
+        let _ = io::stdout().write_all(file.as_bytes());
         return ExitCode::SUCCESS;
     }
     match configure(arguments) {
@@ -123,8 +131,8 @@ fn fail(status: u8, problems: &[String]) -> ExitCode {
 /// What is wrong with the command line, without the usage text that follows it.
 fn one_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // Only `config` needs one.
-        return "config: a subcommand is missing: print; see harbor --help".to_owned();
+        // `config` and `permissions` need one, and it is the same.
+        return "a subcommand is missing: print; see harbor --help".to_owned();
     }
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();

@@ -22,6 +22,7 @@ use crate::{
     limits::{HTTP_CONNECTIONS_SPARE, RETRY_AFTER_MS},
     listen::admission::Admission,
     metrics::Metrics,
+    permissions::Permissions,
     registry::Registry,
 };
 
@@ -35,6 +36,7 @@ pub(crate) struct Node {
     pub(crate) groups: Groups,
     pub(crate) systems: Groups,
     pub(crate) keys: Keys,
+    pub(crate) permissions: Permissions,
     /// A permit a TCP connection, upgraded or not.
     pub(crate) places: Arc<Semaphore>,
     /// The places of WebSockets.
@@ -72,6 +74,10 @@ impl Node {
             groups,
             systems,
             keys: Keys::new(config.keys.clone(), config.keyring.clone()),
+            permissions: Permissions::new(
+                config.permissions.clone(),
+                config.permission_table.clone(),
+            ),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             is_draining: AtomicBool::new(false),

@@ -18,8 +18,10 @@ use crate::{
     connection::{outbox::Pushed, pace::Pace},
     duplicates::Recent,
     groups::{Groups, Roles},
+    intake::authorise::Admitted,
     limits::ROLES_PER_MEMBER_MAX,
     node::Node,
+    permissions::Grants,
     registry::{Agent, Lease, Takeover},
 };
 
@@ -38,6 +40,8 @@ pub(crate) struct Session {
     pace: Option<Arc<Pace>>,
     /// The ids it has used lately.
     pub(crate) recent: Arc<Recent>,
+    /// What the agent may do.
+    pub(crate) grants: Grants,
     watches: HashSet<(control::Scope, Arc<str>)>,
 }
 
@@ -48,10 +52,8 @@ impl Session {
         endpoint: Endpoint<'static>,
         key: Option<Arc<Key>>,
         register: &Register,
+        admitted: Admitted,
     ) -> Result<Session, Refusal> {
-        for (at, join) in register.groups.iter().enumerate() {
-            check_join(join, &format!("payload.groups[{at}]"))?;
-        }
         let takeover = match register.takeover {
             Some(false) => Takeover::Refuse,
             _ => Takeover::Replace,
@@ -70,6 +72,7 @@ impl Session {
             system_id,
             resumed,
             confirm: register.confirm,
+            grants: admitted.grants,
             watches: HashSet::new(),
         };
         session.enter_system();
@@ -86,6 +89,12 @@ impl Session {
     /// Whether accepted messages are answered.
     pub(crate) fn wants_acceptance(&self) -> bool {
         self.confirm == Confirm::Each
+    }
+
+    /// Follows a change of the permissions.
+    pub(crate) fn renew_grants(&mut self) {
+        let permissions = &self.node.permissions;
+        permissions.renew(&self.lease.agent.id, &mut self.grants);
     }
 
     /// Counts a message of so many bytes, or refuses it because the agent sends too fast.
@@ -150,7 +159,7 @@ impl Session {
         scope: &control::Scope,
         start: impl FnOnce(Vec<control::Roster>),
     ) -> Result<(), Refusal> {
-        let (groups, name) = table(&self.node, scope)?;
+        let (groups, name) = table(&self.node, scope);
         let watch = (scope.clone(), Arc::clone(&name));
         if !self.watches.contains(&watch)
             && self.watches.len() >= self.node.config.groups_per_agent_max
@@ -170,11 +179,10 @@ impl Session {
     }
 
     /// Ends a watch; ending one that is not there changes nothing.
-    pub(crate) fn unwatch(&mut self, scope: &control::Scope) -> Result<(), Refusal> {
-        let (groups, name) = table(&self.node, scope)?;
+    pub(crate) fn unwatch(&mut self, scope: &control::Scope) {
+        let (groups, name) = table(&self.node, scope);
         groups.unwatch(&name, self.lease.generation);
         self.watches.remove(&(scope.clone(), name));
-        Ok(())
     }
 
     /// Makes the agent a member of the system it registered in, and of no other.
@@ -205,9 +213,8 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         for (scope, name) in self.watches.drain() {
-            if let Ok((groups, _)) = table(&self.node, &scope) {
-                groups.unwatch(&name, self.lease.generation);
-            }
+            let (groups, _) = table(&self.node, &scope);
+            groups.unwatch(&name, self.lease.generation);
         }
         if !self.lease.release() {
             return;
@@ -262,25 +269,12 @@ pub(crate) fn check_join(join: &Join, path: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The table a scope names an entry of.
-fn table<'n>(node: &'n Node, scope: &control::Scope) -> Result<(&'n Groups, Arc<str>), Refusal> {
-    match (scope.group_id.as_str(), scope.system_id.as_str()) {
-        (group_id, "") => {
-            control::require_name("payload.group_id", group_id)?;
-            Ok((&node.groups, Arc::from(group_id)))
-        }
-        ("", system_id) => {
-            control::require_name("payload.system_id", system_id)?;
-            Ok((&node.systems, Arc::from(system_id)))
-        }
-        _ => {
-            let reason = "name group_id or system_id, not both";
-            Err(Refusal::of_field(
-                Code::InvalidField,
-                "payload.system_id",
-                reason,
-            ))
-        }
+/// The table a scope names an entry of, and the entry's name.
+fn table<'n>(node: &'n Node, scope: &control::Scope) -> (&'n Groups, Arc<str>) {
+    if scope.system_id.is_empty() {
+        (&node.groups, Arc::from(scope.group_id.as_str()))
+    } else {
+        (&node.systems, Arc::from(scope.system_id.as_str()))
     }
 }
 

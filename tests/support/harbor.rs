@@ -2,6 +2,12 @@
 
 use harbor::Settings;
 
+/// A file of permissions that allows everything.
+pub const EVERYTHING_PERMITTED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/harbor/src/permissions/start.toml"
+);
+
 /// A running Harbor.
 #[derive(Debug)]
 pub struct Harbor {
@@ -14,10 +20,11 @@ impl Harbor {
         Harbor::with(Settings::default()).await
     }
 
-    /// With these settings, on a free port.
+    /// With these settings, on a free port. Everything is permitted unless they say otherwise.
     pub async fn with(settings: Settings) -> Harbor {
         let free = Settings {
             listen: Some(([127, 0, 0, 1], 0).into()),
+            permissions: Some(EVERYTHING_PERMITTED.into()),
             ..Settings::default()
         };
         let config = settings.or(free).into_config().unwrap();

@@ -7,7 +7,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{binary, soon};
+use super::{binary, harbor::EVERYTHING_PERMITTED, soon};
 
 /// A running `harbor`; it ends with this.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ impl Process {
     async fn spawn(mut command: Command) -> Process {
         let mut child = command
             .args(["--listen", "127.0.0.1:0"])
+            .env("HARBOR_PERMISSIONS", EVERYTHING_PERMITTED)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use synapse::control::Auth;
 
 use super::{Config, Signatures};
-use crate::{keys, limits, tls::Tls};
+use crate::{keys, limits, permissions, tls::Tls};
 
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
 pub(super) const CONNECTIONS_MAX: usize = 10_000_000;
@@ -151,6 +151,16 @@ impl Words {
             Some(Err(problem)) => problems.push(problem),
             None if config.auth == Auth::Required => {
                 problems.push("keys: with auth = required a file of keys is needed".to_owned());
+            }
+            None => {}
+        }
+        match config.permissions.as_deref().map(permissions::read) {
+            Some(Ok(table)) => config.permission_table = table,
+            Some(Err(problem)) => problems.push(problem),
+            None if config.auth == Auth::Required => {
+                let problem = "permissions: with auth = required a file that says what each agent \
+                               may do is needed; harbor permissions print gives one to start from";
+                problems.push(problem.to_owned());
             }
             None => {}
         }

@@ -6,84 +6,64 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 use synapse::{
-    Code, Envelope, Refusal,
-    address::{self, Kind},
-    control::{self, Discover, Discovered, GroupRef, Join, Scope, kind},
+    Envelope, Refusal,
+    control::{Discover, Discovered},
     envelope::Endpoint,
 };
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
+use super::{
+    authorise::Permitted,
+    request::{self, Request},
+};
 use crate::{
     groups::Roster,
     limits::{DISCOVER_LIMIT_DEFAULT, DISCOVER_LIMIT_MAX},
     node::Node,
+    permissions::{Action, Grants},
     registry::Agent,
-    session::{self, Session},
+    session::Session,
 };
 
 /// Carries out a control message and answers it.
 pub(super) fn answer(
     node: &Node,
     session: &mut Session,
-    envelope: &Envelope<'_>,
+    permitted: &Permitted<'_, '_>,
 ) -> Result<(), Refusal> {
-    match &*envelope.kind {
-        kind::GROUP_JOIN => {
-            let join: Join = control::read(envelope)?;
-            session::check_join(&join, "payload")?;
-            session.join(&join)?;
+    let envelope = permitted.envelope();
+    match permitted.request() {
+        // It has no answer of Harbor's but whether it is accepted.
+        Request::Deliver(_) => {}
+        Request::Join(join) => {
+            session.join(join)?;
             answer_members(node, session, envelope, &join.group_id);
         }
-        kind::GROUP_LEAVE => {
-            let group_id = group_of(envelope)?;
-            session.leave(&group_id);
-            answer_members(node, session, envelope, &group_id);
+        Request::Leave(group) => {
+            session.leave(&group.group_id);
+            answer_members(node, session, envelope, &group.group_id);
         }
-        kind::GROUP_MEMBERS => {
-            let group_id = group_of(envelope)?;
-            answer_members(node, session, envelope, &group_id);
-        }
-        kind::PRESENCE_WATCH => {
+        Request::Members(group) => answer_members(node, session, envelope, &group.group_id),
+        Request::Watch(scope) => {
             let (agent, generation) = (Arc::clone(&session.lease.agent), session.lease.generation);
-            let scope: Scope = control::read(envelope)?;
-            session.watch(&scope, |pages| {
+            session.watch(scope, |pages| {
                 for page in pages {
                     let frame = reply(node, envelope, &page);
                     agent.outbox.push_answer(generation, frame, &node.metrics);
                 }
             })?;
         }
-        kind::PRESENCE_UNWATCH => {
-            let scope: Scope = control::read(envelope)?;
-            session.unwatch(&scope)?;
-            session.answer(reply(node, envelope, &scope));
+        Request::Unwatch(scope) => {
+            session.unwatch(scope);
+            session.answer(reply(node, envelope, scope));
         }
-        kind::DISCOVER => {
-            let found = discover(node, &control::read(envelope)?)?;
+        Request::Discover(query) => {
+            let found = discover(node, &session.grants, query);
             session.answer(reply(node, envelope, &found));
         }
-        other => return Err(not_ours(other)),
+        Request::ReadConversation(_) => return Err(request::not_offered(&envelope.kind)),
     }
     Ok(())
-}
-
-/// The refusal of a type that has no answer.
-fn not_ours(kind: &str) -> Refusal {
-    let (code, reason) = match kind {
-        kind::REGISTER => {
-            let reason = "this connection is registered; open another to register again";
-            (Code::AlreadyRegistered, reason.to_owned())
-        }
-        other if kind::NOT_OFFERED.contains(&other) => {
-            let reason = format!("{other} is not offered by this version of Harbor");
-            (Code::Unsupported, reason)
-        }
-        other => {
-            let reason = format!("{other} is not in the control vocabulary; synapse.* is reserved");
-            (Code::UnknownType, reason)
-        }
-    };
-    Refusal::of_field(code, "type", reason)
 }
 
 /// Answers with a group's members.
@@ -98,25 +78,10 @@ fn reply(node: &Node, envelope: &Envelope<'_>, payload: &impl Serialize) -> Utf8
     node.answers.frame(&envelope.kind, &envelope.id, payload)
 }
 
-fn group_of(envelope: &Envelope<'_>) -> Result<String, Refusal> {
-    let GroupRef { group_id } = control::read(envelope)?;
-    control::require_name("payload.group_id", &group_id)?;
-    Ok(group_id)
-}
-
-/// Finds the agents for which all the given conditions hold.
-fn discover(node: &Node, query: &Discover) -> Result<Discovered, Refusal> {
-    for (field, name) in [
-        ("payload.capability", &query.capability),
-        ("payload.role", &query.role),
-        ("payload.system_id", &query.system_id),
-        ("payload.group_id", &query.group_id),
-        ("payload.after", &query.after),
-    ] {
-        address::check(Kind::Name, field, name)?;
-    }
+/// Finds the agents for which all the given conditions hold, among those the asker may see.
+fn discover(node: &Node, grants: &Grants, query: &Discover) -> Discovered {
     let mut found = BTreeMap::new();
-    for agent in candidates(node, query) {
+    for agent in candidates(node, grants, query) {
         let endpoint = agent.endpoint();
         let is_able = query.capability.is_empty()
             || endpoint
@@ -124,7 +89,8 @@ fn discover(node: &Node, query: &Discover) -> Result<Discovered, Refusal> {
                 .iter()
                 .any(|able| *able == *query.capability);
         let is_in_system = query.system_id.is_empty() || endpoint.system_id == query.system_id;
-        if is_able && is_in_system {
+        let agent_id = &*agent.id;
+        if is_able && is_in_system && grants.allow(&Action::SeeAgent { agent_id }) {
             found.insert(Arc::clone(&agent.id), endpoint);
         }
     }
@@ -146,7 +112,7 @@ fn discover(node: &Node, query: &Discover) -> Result<Discovered, Refusal> {
         })
         .map(|endpoint| (*endpoint).clone())
         .collect();
-    Ok(Discovered { agents, total })
+    Discovered { agents, total }
 }
 
 /// How many bytes an endpoint takes in an answer at most: any byte of its free texts may be a
@@ -168,7 +134,8 @@ fn escaped(text: &str, most: usize) -> usize {
 }
 
 /// Those that have the role and group asked for, from the narrowest table that knows.
-fn candidates(node: &Node, query: &Discover) -> Vec<Arc<Agent>> {
+fn candidates(node: &Node, grants: &Grants, query: &Discover) -> Vec<Arc<Agent>> {
+    let may_see_group = |group_id: &str| grants.allow(&Action::SeeGroup { group_id });
     let with_role = |roster: Arc<Roster>| {
         let members = roster.values().filter(|member| {
             query.role.is_empty() || member.roles.iter().any(|role| **role == *query.role)
@@ -178,12 +145,13 @@ fn candidates(node: &Node, query: &Discover) -> Vec<Arc<Agent>> {
             .collect::<Vec<_>>()
     };
     if !query.group_id.is_empty() {
-        node.groups
-            .snapshot(&query.group_id)
+        let seen = Some(&query.group_id).filter(|group_id| may_see_group(group_id));
+        seen.and_then(|group_id| node.groups.snapshot(group_id))
             .map(with_role)
             .unwrap_or_default()
     } else if !query.role.is_empty() {
-        node.groups.all().flat_map(with_role).collect()
+        let seen = node.groups.all().filter(|(name, _)| may_see_group(name));
+        seen.flat_map(|(_, roster)| with_role(roster)).collect()
     } else if !query.system_id.is_empty() {
         node.systems
             .snapshot(&query.system_id)

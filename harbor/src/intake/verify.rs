@@ -17,9 +17,13 @@ pub(crate) struct Verified<'f> {
 }
 
 impl<'f> Verified<'f> {
-    /// The message, and the key that signed it.
-    pub(super) fn into_parts(self) -> (Envelope<'f>, Option<Arc<Key>>) {
-        (self.envelope, self.key)
+    pub(super) fn envelope(&self) -> &Envelope<'f> {
+        &self.envelope
+    }
+
+    /// The key that signed it, if one did.
+    pub(super) fn key(&self) -> Option<&Key> {
+        self.key.as_deref()
     }
 }
 

@@ -1,0 +1,111 @@
+//! What each agent may do: the file of permissions, as it is now.
+//!
+//! Asked by `authorise`, the one place that decides, for messages, registrations and HTTP doors. The
+//! file is looked at again every second; what it no longer allows ends for open connections too.
+
+mod pattern;
+mod rule;
+mod upkeep;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::SystemTime,
+};
+
+use parking_lot::RwLock;
+
+pub(crate) use rule::{Action, Table};
+pub(crate) use upkeep::keep_up;
+
+use rule::Rule;
+
+/// A commented file to start from, which allows everything, as `harbor permissions print` gives it.
+pub const START_FILE: &str = include_str!("permissions/start.toml");
+
+/// The permissions of a node, and the file they came from.
+#[derive(Debug)]
+pub(crate) struct Permissions {
+    path: Option<PathBuf>,
+    table: RwLock<Arc<Table>>,
+    /// Grows with every change, after the change.
+    version: AtomicU64,
+}
+
+/// Reads a file of permissions.
+///
+/// # Errors
+///
+/// One line that names the file, the place in it and what is wrong.
+pub(crate) fn read(path: &Path) -> Result<Table, String> {
+    let named = |error: &dyn std::fmt::Display| format!("permissions: {}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    Table::parse(&text).map_err(|error| named(&error))
+}
+
+impl Permissions {
+    pub(crate) fn new(path: Option<PathBuf>, table: Table) -> Self {
+        Permissions {
+            path,
+            table: RwLock::new(Arc::new(table)),
+            version: AtomicU64::new(0),
+        }
+    }
+
+    /// What an agent may do now.
+    pub(crate) fn of(&self, agent_id: &str) -> Grants {
+        // Read first: a change in between is then looked at once more, never missed.
+        let version = self.version.load(Ordering::Acquire);
+        let table = Arc::clone(&self.table.read());
+        Grants {
+            version,
+            rules: table.of(agent_id),
+        }
+    }
+
+    /// The same grants, or those of the present file if it changed.
+    pub(crate) fn renew(&self, agent_id: &str, grants: &mut Grants) {
+        if self.version.load(Ordering::Acquire) != grants.version {
+            *grants = self.of(agent_id);
+        }
+    }
+
+    fn changed_at(&self) -> Option<SystemTime> {
+        std::fs::metadata(self.path.as_ref()?).ok()?.modified().ok()
+    }
+
+    /// Reads the file again; whether it changed anything. A file that cannot be read does not, and
+    /// is told once.
+    fn reload(&self) -> bool {
+        let Some(path) = &self.path else { return false };
+        match read(path) {
+            Ok(table) => {
+                tracing::info!(rules = table.len(), "read the permissions again");
+                *self.table.write() = Arc::new(table);
+                self.version.fetch_add(1, Ordering::Release);
+                true
+            }
+            Err(problem) => {
+                tracing::error!("permissions stay as they were: {problem}");
+                false
+            }
+        }
+    }
+}
+
+/// What one agent may do: the rules that speak of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Grants {
+    version: u64,
+    rules: Box<[Arc<Rule>]>,
+}
+
+impl Grants {
+    /// Whether a rule allows it; what none allows is not allowed.
+    pub(crate) fn allow(&self, action: &Action<'_>) -> bool {
+        self.rules.iter().any(|rule| rule.allows(action))
+    }
+}
