@@ -17,6 +17,7 @@
 mod support;
 
 mod abuse;
+mod bad_tokens;
 mod bounds;
 mod client_library;
 mod command_line;
@@ -45,5 +46,6 @@ mod takeover;
 mod tidy;
 mod time;
 mod tls;
+mod tokens;
 mod trust;
 mod vectors;

@@ -309,8 +309,13 @@ async fn every_code_of_the_table_is_told() {
     assert!(draining.await.unwrap());
     told.insert(Code::Draining.row().wire);
 
-    // Of signatures, each with its cases in `trust`.
-    for code in [Code::UnsafeNumber, Code::BadSignature, Code::ClockSkew] {
+    // Of signatures, and of tokens in `tokens`, each with its cases in `trust`.
+    for code in [
+        Code::UnsafeNumber,
+        Code::BadSignature,
+        Code::ClockSkew,
+        Code::BadToken,
+    ] {
         told.insert(code.row().wire);
     }
     let all: BTreeSet<_> = Code::ALL.iter().map(|code| code.row().wire).collect();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::State,
-    http::{StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
-use synapse::{Refusal, control::RefusedPayload};
+use synapse::{Code, Refusal, control::RefusedPayload};
 
 use crate::{listen::upgrade, node::Node};
 
@@ -44,10 +44,13 @@ pub(crate) fn refuse(node: &Node, refusal: &Refusal) -> Response {
     let status = StatusCode::from_u16(refusal.code.row().http_status)
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = serde_json::to_string(&RefusedPayload::from(refusal)).unwrap_or_default();
-    (
-        status,
-        [(header::CONTENT_TYPE, "application/json")],
-        body + "\n",
-    )
-        .into_response()
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    let mut response = (status, kind, body + "\n").into_response();
+    if refusal.code == Code::BadToken {
+        // RFC 6750 section 3.
+        let challenge = HeaderValue::from_static("Bearer error=\"invalid_token\"");
+        let headers = response.headers_mut();
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
 }

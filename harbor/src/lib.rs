@@ -21,6 +21,7 @@
 //! | asked | [`groups`] | members, roles, watchers |
 //! | asked | `duplicates` | which ids a sender has used lately |
 //! | asked | `keys` | whose keys are live |
+//! | asked | `tokens` | who a bearer token says its bearer is |
 //! | asked | `clock` | the only source of time |
 //! | door | `gateway` | the HTTP routes |
 //! | outward | `metrics` | what is counted |
@@ -59,6 +60,8 @@ pub mod groups;
 mod duplicates;
 
 mod keys;
+
+mod tokens;
 
 mod clock;
 

@@ -9,7 +9,6 @@ use synapse::{
     Code, Refusal,
     control::{self, Confirm, Join, Register},
     envelope::Endpoint,
-    keys::Key,
 };
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -20,7 +19,7 @@ use crate::{
     groups::{Groups, Roles},
     limits::ROLES_PER_MEMBER_MAX,
     node::Node,
-    registry::{Agent, Lease, Takeover},
+    registry::{Agent, Lease, Proof, Takeover},
 };
 
 /// One registered connection.
@@ -46,7 +45,7 @@ impl Session {
     pub(crate) fn open(
         node: &Arc<Node>,
         endpoint: Endpoint<'static>,
-        key: Option<Arc<Key>>,
+        proof: Proof,
         register: &Register,
     ) -> Result<Session, Refusal> {
         for (at, join) in register.groups.iter().enumerate() {
@@ -59,9 +58,14 @@ impl Session {
         let system_id: Arc<str> = Arc::from(&*endpoint.system_id);
         let outbox_bytes = node.config.outbox_bytes;
         let admit = |older: Option<&Agent>| check_count(node, older, register);
-        let (lease, resumed) =
-            node.registry
-                .join(endpoint, key, takeover, outbox_bytes, &node.metrics, admit)?;
+        let (lease, resumed) = node.registry.join(
+            endpoint,
+            proof,
+            takeover,
+            outbox_bytes,
+            &node.metrics,
+            admit,
+        )?;
         let session = Session {
             node: Arc::clone(node),
             pace: node.paces.of(&lease.agent.id),

@@ -19,6 +19,7 @@ use crate::{
     node::Node,
     registry::Agent,
     session::{self, Session},
+    tokens,
 };
 
 /// Carries out a control message and answers it.
@@ -57,6 +58,10 @@ pub(super) fn answer(
             let scope: Scope = control::read(envelope)?;
             session.unwatch(&scope)?;
             session.answer(reply(node, envelope, &scope));
+        }
+        kind::RENEW => {
+            let renewed = tokens::renew(node, &session.lease, &control::read(envelope)?)?;
+            session.answer(reply(node, envelope, &renewed));
         }
         kind::DISCOVER => {
             let found = discover(node, &control::read(envelope)?)?;
