@@ -10,11 +10,16 @@ use crate::{
     address::{self, Kind},
     envelope::{Endpoint, Envelope},
     refusal::{Code, Refusal},
+    timestamp::Timestamp,
 };
 
 mod plain;
+mod token;
 
-pub use self::plain::in_plain_words;
+pub use self::{
+    plain::in_plain_words,
+    token::{Renew, Renewed},
+};
 
 /// The `type` of each control message.
 pub mod kind {
@@ -46,14 +51,15 @@ pub mod kind {
     pub const CONVERSATION_READ: &str = "synapse.conversation.read";
     /// Read a conversation, and what is added to it.
     pub const CONVERSATION_FOLLOW: &str = "synapse.conversation.follow";
+    /// Give a newer token, before the one that was registered with ends.
+    pub const RENEW: &str = "synapse.renew";
     /// The node is going away.
     pub const DRAINING: &str = "synapse.draining";
     /// The rest of the vocabulary, which this version of Harbor does not offer yet.
-    pub const NOT_OFFERED: [&str; 7] = [
+    pub const NOT_OFFERED: [&str; 6] = [
         "synapse.ack",
         "synapse.nack",
         "synapse.receipt",
-        "synapse.renew",
         CONVERSATION_READ,
         CONVERSATION_FOLLOW,
         "synapse.conversation.unfollow",
@@ -81,7 +87,7 @@ pub struct Challenge {
 pub enum Auth {
     /// Any agent id is taken at its word.
     Open,
-    /// The register frame must be signed.
+    /// The register frame must be signed, or the connection bear a token.
     Required,
 }
 
@@ -214,6 +220,9 @@ pub struct Registered {
     pub resumed: bool,
     /// Stored messages about to come.
     pub pending: u64,
+    /// When the token ends that the agent registered with; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp<'static>>,
 }
 
 /// [`kind::ACCEPTED`]. Sent after the promise it names holds.

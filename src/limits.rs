@@ -34,6 +34,13 @@ pub const VERSION: &str = "1.0.0";
 /// The WebSocket subprotocol a client may ask for (RFC 6455 section 1.9).
 pub const SUBPROTOCOL: &str = "synapse.v1";
 
+/// What stands before a token that is offered as a subprotocol, for browsers, which can set no header.
+pub const SUBPROTOCOL_BEARER: &str = "synapse.bearer.";
+
+/// Longest token, in bytes: room for some thousand characters of claims, little enough to check at
+/// the door for anybody.
+pub const TOKEN_BYTES_MAX: usize = 8_192;
+
 /// Harbor's own address.
 pub const HARBOR_AGENT_ID: &str = "harbor";
 

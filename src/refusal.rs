@@ -39,6 +39,8 @@ pub enum Code {
     NotPermitted,
     /// The signature is missing where one is required, or is not that of a live key of the sender.
     BadSignature,
+    /// The token is not accepted: not signed by an issuer this Harbor knows, ended, or not for it.
+    BadToken,
     /// The sender's `timestamp` is further from Harbor's clock than signed messages may be.
     ClockSkew,
     /// Something other than `synapse.register` came first.
@@ -91,7 +93,7 @@ pub struct Row {
 
 impl Code {
     /// Every code, in the order of the table.
-    pub const ALL: [Code; 28] = [
+    pub const ALL: [Code; 29] = [
         Code::Malformed,
         Code::BinaryFrame,
         Code::TooDeep,
@@ -107,6 +109,7 @@ impl Code {
         Code::SenderMismatch,
         Code::NotPermitted,
         Code::BadSignature,
+        Code::BadToken,
         Code::ClockSkew,
         Code::NotRegistered,
         Code::AlreadyRegistered,
@@ -141,6 +144,7 @@ impl Code {
             Code::SenderMismatch => ("sender_mismatch", 403, None, AfterChange),
             Code::NotPermitted => ("not_permitted", 403, None, AfterChange),
             Code::BadSignature => ("bad_signature", 401, None, AfterChange),
+            Code::BadToken => ("bad_token", 401, None, AfterChange),
             Code::ClockSkew => ("clock_skew", 400, None, AfterChange),
             Code::NotRegistered => ("not_registered", 401, None, AfterChange),
             Code::AlreadyRegistered => ("already_registered", 409, None, AfterChange),

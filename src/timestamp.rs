@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A time as its sender wrote it, and the instant it means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +62,14 @@ impl From<jiff::Timestamp> for Timestamp<'static> {
 impl Serialize for Timestamp<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp<'static> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let time = Timestamp::parse(Cow::Owned(text));
+        time.ok_or_else(|| de::Error::custom("not an RFC 3339 time with offset"))
     }
 }
 

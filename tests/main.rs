@@ -17,6 +17,7 @@
 mod support;
 
 mod abuse;
+mod bad_tokens;
 mod bounds;
 mod client_library;
 mod command_line;
@@ -46,5 +47,6 @@ mod takeover;
 mod tidy;
 mod time;
 mod tls;
+mod tokens;
 mod trust;
 mod vectors;

@@ -5,7 +5,12 @@
 use harbor::Settings;
 use serde_json::{Value, json};
 
-use crate::support::{Agent, Harbor, agent::refusal_of, soon};
+use crate::support::{
+    Agent, Harbor, Raw,
+    agent::refusal_of,
+    issuer::{Issuer, Trusting},
+    soon,
+};
 
 /// A Harbor with a file of permissions.
 struct Ruled {
@@ -335,7 +340,11 @@ async fn a_change_takes_effect_on_open_connections() {
         )
         .replace(", \"depot\"", "");
     ruled.change(&narrower);
-    assert_eq!(worker.next().await["payload"]["change"], "left", "its watch tells it");
+    assert_eq!(
+        worker.next().await["payload"]["change"],
+        "left",
+        "its watch tells it"
+    );
     let told = soon("the worker is told", worker.next()).await;
     assert_eq!(refusal_of(&told), denied("group_id"));
     assert!(
@@ -372,6 +381,47 @@ async fn a_change_takes_effect_on_open_connections() {
     assert_eq!(planner.deliver(note).await, 1);
     drop((planner, worker, second));
     ruled.harbor.is_empty().await;
+}
+
+#[tokio::test]
+async fn a_door_is_called_by_permission_of_who_proves_who_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("permissions.toml");
+    std::fs::write(
+        &path,
+        "[[allow]]\nagents = [\"prom*\"]\ndoors = [\"/metrics\"]",
+    )
+    .unwrap();
+    let issuer = Issuer::new("EdDSA");
+    let settings = Settings {
+        permissions: Some(path),
+        ..Settings::default()
+    };
+    let trusting = Trusting::start(&[&issuer], settings).await;
+    let mut peer = Raw::connect(&trusting.harbor).await;
+    let get =
+        |path: &str, header: &str| format!("GET {path} HTTP/1.1\r\nHost: harbor\r\n{header}\r\n");
+    let bearing = |agent_id: &str, seconds| {
+        let token = issuer.token(agent_id, seconds);
+        format!("Authorization: Bearer {token}\r\n")
+    };
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(peer.ask(&get(path, "")).await.status, 200, "{path}");
+    }
+    for (header, status, code) in [
+        (String::new(), 401, "bad_token"),
+        (bearing("prometheus", -1), 401, "bad_token"),
+        (bearing("alice", 60), 403, "not_permitted"),
+    ] {
+        let answer = peer.ask(&get("/metrics", &header)).await;
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!((answer.status, body["code"].as_str()), (status, Some(code)));
+        assert_eq!(body["field"], "Authorization");
+        assert!(!answer.body.contains("harbor_"), "{}", answer.body);
+    }
+    let answer = peer.ask(&get("/metrics", &bearing("prometheus", 60))).await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.ends_with("# EOF\n"));
 }
 
 #[test]

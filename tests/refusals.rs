@@ -309,12 +309,14 @@ async fn every_code_of_the_table_is_told() {
     assert!(draining.await.unwrap());
     told.insert(Code::Draining.row().wire);
 
-    // Of signatures and permissions, each with its cases in `trust` and `permissions`.
+    // Of signatures, tokens and permissions, each with its cases in `trust`, `tokens` and
+    // `permissions`.
     for code in [
         Code::UnsafeNumber,
         Code::BadSignature,
         Code::ClockSkew,
         Code::NotPermitted,
+        Code::BadToken,
     ] {
         told.insert(code.row().wire);
     }

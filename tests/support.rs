@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod harbor;
 pub mod invariants;
+pub mod issuer;
 pub mod pki;
 pub mod process;
 pub mod raw;

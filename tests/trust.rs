@@ -61,7 +61,7 @@ fn now() -> String {
 }
 
 /// Signs an envelope as an agent in any language would: from its JSON.
-fn signed(mut envelope: Value, key: &Key) -> Value {
+pub fn signed(mut envelope: Value, key: &Key) -> Value {
     envelope["signature_algorithm"] = key.algorithm().wire().into();
     envelope.as_object_mut().unwrap().remove("signature");
     let text = envelope.to_string();
@@ -69,7 +69,7 @@ fn signed(mut envelope: Value, key: &Key) -> Value {
     envelope
 }
 
-fn registration(agent_id: &str, nonce: &Value) -> Value {
+pub fn registration(agent_id: &str, nonce: &Value) -> Value {
     json!({
         "id": "r", "version": "1.0.0", "type": "synapse.register", "sender": {"agent_id": agent_id},
         "payload": {"nonce": nonce}, "timestamp": now(),

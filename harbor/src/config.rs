@@ -21,7 +21,7 @@ use synapse::{
 
 use check::{CONNECTIONS_MAX, Words};
 
-use crate::{clock::TimeToLive, permissions::Table, tls::Tls};
+use crate::{clock::TimeToLive, permissions::Permissions, tls::Tls, tokens::Tokens};
 
 /// What was written: one optional value a setting. Each is a flag, an environment variable
 /// (`HARBOR_` and the name in capitals) and a key of the TOML file.
@@ -159,7 +159,27 @@ pub struct Settings {
     /// JSON Web Key Set with the agents' keys, mode 600, read again when it changes [default: none]
     #[arg(long, env = "HARBOR_KEYS", value_name = "FILE", global = true)]
     pub keys: Option<PathBuf>,
-    /// Who may register: `open` is anybody, `required` whoever signs with a key of the agent [default: open]
+    /// JSON Web Key Set of those who issue bearer tokens, read again when it changes [default: none]
+    #[arg(long, env = "HARBOR_TOKENS", value_name = "FILE", global = true)]
+    pub tokens: Option<PathBuf>,
+    /// Audience that tokens must be for [default: synapse-harbor]
+    #[arg(
+        long,
+        env = "HARBOR_TOKEN_AUDIENCE",
+        value_name = "AUDIENCE",
+        global = true
+    )]
+    pub token_audience: Option<String>,
+    /// Issuer that tokens must be from [default: any whose key is in the file]
+    #[arg(
+        long,
+        env = "HARBOR_TOKEN_ISSUER",
+        value_name = "ISSUER",
+        global = true
+    )]
+    pub token_issuer: Option<String>,
+    /// Who may register: `open` is anybody, `required` whoever signs with a key of the agent, or
+    /// bears a token [default: open]
     #[arg(long, env = "HARBOR_AUTH", value_name = "POLICY", global = true)]
     pub auth: Option<String>,
     /// TOML file of what each agent may do, read again when it changes [default: everything, while
@@ -224,12 +244,12 @@ pub struct Config {
     pub keys: Option<PathBuf>,
     /// The keys that were there.
     pub(crate) keyring: Keyring,
+    /// Bearer tokens, if they are taken.
+    pub(crate) tokens: Option<Arc<Tokens>>,
     /// Who may register.
     pub(crate) auth: Auth,
-    /// Where the permissions are.
-    pub(crate) permissions: Option<PathBuf>,
-    /// The permissions that were there.
-    pub(crate) permission_table: Table,
+    /// What each agent may do.
+    pub(crate) permissions: Arc<Permissions>,
     /// What signatures of messages mean.
     pub(crate) signatures: Signatures,
     /// How far the timestamp of a signed message may be from the clock.
@@ -291,6 +311,9 @@ impl Settings {
             groups_per_agent_max: self.groups_per_agent_max.or(lower.groups_per_agent_max),
             drain_seconds: self.drain_seconds.or(lower.drain_seconds),
             keys: self.keys.or(lower.keys),
+            tokens: self.tokens.or(lower.tokens),
+            token_audience: self.token_audience.or(lower.token_audience),
+            token_issuer: self.token_issuer.or(lower.token_issuer),
             auth: self.auth.or(lower.auth),
             permissions: self.permissions.or(lower.permissions),
             signatures: self.signatures.or(lower.signatures),
@@ -337,9 +360,9 @@ impl Settings {
             drain: Duration::from_secs(self.drain_seconds.unwrap_or(10)),
             keys: self.keys.filter(|path| !path.as_os_str().is_empty()),
             keyring: Keyring::default(),
+            tokens: None,
             auth: Auth::Open,
-            permissions: self.permissions.filter(|path| !path.as_os_str().is_empty()),
-            permission_table: Table::everything(),
+            permissions: Arc::default(),
             signatures: Signatures::Off,
             clock_window: Duration::from_secs(self.clock_window_seconds.unwrap_or(300)),
             log_level: tracing::Level::INFO,
@@ -348,9 +371,11 @@ impl Settings {
             log_level: self.log_level,
             auth: self.auth,
             signatures: self.signatures,
+            permissions: self.permissions.filter(|path| !path.as_os_str().is_empty()),
         };
         let tls = Tls::configured(self.tls_certificate, self.tls_key, self.tls_client_ca);
-        config.checked(&words, tls)
+        let tokens = Tokens::configured(self.tokens, self.token_audience, self.token_issuer);
+        config.checked(&words, tls, tokens)
     }
 }
 
@@ -398,7 +423,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            25,
+            28,
             "every setting is in the file"
         );
     }

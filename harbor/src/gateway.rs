@@ -5,15 +5,21 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::State,
-    http::{StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
-use synapse::{Refusal, control::RefusedPayload};
+use synapse::{Code, Refusal, control::RefusedPayload};
 
-use crate::{listen::upgrade, node::Node};
+use crate::{
+    handshake::presented::Presented,
+    intake::authorise,
+    listen::upgrade::{self, Arrival},
+    node::Node,
+    tokens,
+};
 
 /// All routes.
 pub(crate) fn routes(node: Arc<Node>) -> Router {
@@ -33,9 +39,25 @@ async fn ready(State(node): State<Arc<Node>>) -> Response {
     "ready\n".into_response()
 }
 
-async fn metrics(State(node): State<Arc<Node>>) -> Response {
+async fn metrics(
+    State(node): State<Arc<Node>>,
+    Extension(arrival): Extension<Arrival>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refusal) = admit(&node, arrival, &headers, "/metrics") {
+        return refuse(&node, &refusal);
+    }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], node.metrics.text()).into_response()
+}
+
+/// Checks that who calls a door may.
+fn admit(node: &Node, arrival: Arrival, headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
+    let presented = Presented {
+        certificate: arrival.identity,
+        bearer: tokens::bearer_of(node, headers)?,
+    };
+    authorise::door(node, &presented, path)
 }
 
 /// Counts a refusal and tells it as its status and a JSON body.
@@ -44,10 +66,13 @@ pub(crate) fn refuse(node: &Node, refusal: &Refusal) -> Response {
     let status = StatusCode::from_u16(refusal.code.row().http_status)
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = serde_json::to_string(&RefusedPayload::from(refusal)).unwrap_or_default();
-    (
-        status,
-        [(header::CONTENT_TYPE, "application/json")],
-        body + "\n",
-    )
-        .into_response()
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    let mut response = (status, kind, body + "\n").into_response();
+    if refusal.code == Code::BadToken {
+        // RFC 6750 section 3.
+        let challenge = HeaderValue::from_static("Bearer error=\"invalid_token\"");
+        let headers = response.headers_mut();
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
 }

@@ -4,6 +4,8 @@
 //! else it sends is refused and the connection lives on, until the connect deadline or too many
 //! refusals.
 
+pub(crate) mod presented;
+
 use std::{future::poll_fn, sync::Arc};
 
 use synapse::{
@@ -26,9 +28,10 @@ use crate::{
     limits::{REFUSED_FRAMES_MAX, REFUSED_REGISTRATIONS_MAX},
     metrics::Limit,
     node::Node,
+    registry::Proof,
     session::{self, Session},
-    tls::identity::Identity,
 };
+use presented::Presented;
 
 /// Lets a peer register before `deadline`.
 ///
@@ -38,12 +41,12 @@ use crate::{
 pub(crate) async fn register(
     node: &Arc<Node>,
     socket: &mut Socket,
-    identity: Identity,
+    presented: Presented,
     deadline: Instant,
 ) -> Result<Session, Close> {
     tokio::select! {
         biased;
-        session = timeout_at(deadline, converse(node, socket, &identity)) => {
+        session = timeout_at(deadline, converse(node, socket, &presented)) => {
             session.unwrap_or(Err(Close::TooSlow))
         }
         () = node.stopping.cancelled() => {
@@ -58,14 +61,14 @@ pub(crate) async fn register(
 async fn converse(
     node: &Arc<Node>,
     socket: &mut Socket,
-    identity: &Identity,
+    presented: &Presented,
 ) -> Result<Session, Close> {
     let nonce = nonce().map_err(|_| Close::Lost)?;
     write(socket, challenge(node, &nonce)).await?;
     let mut attempts = Attempts::default();
     loop {
         let outcome = match poll_fn(|cx| socket.poll_read(cx)).await? {
-            Incoming::Text(frame) => try_register(node, &nonce, identity, &frame, &mut attempts),
+            Incoming::Text(frame) => try_register(node, &nonce, presented, &frame, &mut attempts),
             Incoming::Binary(_) => Err(binary_refused()),
             Incoming::Alive => {
                 poll_fn(|cx| socket.poll_flush(cx)).await?;
@@ -134,7 +137,7 @@ fn challenge(node: &Node, nonce: &str) -> Utf8Bytes {
 fn try_register(
     node: &Arc<Node>,
     nonce: &str,
-    identity: &Identity,
+    presented: &Presented,
     frame: &str,
     attempts: &mut Attempts,
 ) -> Result<(Session, Utf8Bytes), Refused> {
@@ -146,9 +149,11 @@ fn try_register(
     };
     attempts.registrations += u32::from(envelope.kind == kind::REGISTER);
     let register = read_register(&envelope, nonce).map_err(refused)?;
-    let is_proven = identity.check(&envelope.sender.agent_id);
-    is_proven.map_err(refused)?;
-    let key = verify::signer_of_registration(&envelope, frame, node).map_err(refused)?;
+    let is_its_own = presented.check(node, &envelope.sender.agent_id);
+    is_its_own.map_err(refused)?;
+    let bearer = presented.bearer.clone();
+    let key = verify::signer_of_registration(&envelope, frame, bearer.as_ref(), node);
+    let key = key.map_err(refused)?;
     if key.is_some() && register.nonce.is_empty() {
         let reason = "a signed registration holds the nonce of the challenge";
         let refusal = Refusal::of_field(Code::MissingField, "payload.nonce", reason);
@@ -156,11 +161,14 @@ fn try_register(
     }
     let endpoint = envelope.sender.into_owned();
     let admitted = authorise::registration(node, &endpoint, &register).map_err(refused)?;
-    let session = Session::open(node, endpoint, key, &register, admitted).map_err(refused)?;
+    let expires_at = bearer.as_ref().map(|bearer| bearer.expires_at.into());
+    let proof = Proof { key, bearer };
+    let session = Session::open(node, endpoint, proof, &register, admitted).map_err(refused)?;
     let registered = Registered {
         generation: session.lease.generation,
         resumed: session.resumed,
         pending: 0,
+        expires_at,
     };
     let answer = node.answers.frame(kind::REGISTERED, &id, &registered);
     Ok((session, answer))

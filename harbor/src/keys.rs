@@ -10,7 +10,10 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use synapse::keys::{Key, KeyError, Keyring};
+use synapse::{
+    keys::{Key, KeyError, Keyring},
+    refusal::Close,
+};
 
 use crate::{clock, node::Node};
 
@@ -53,7 +56,7 @@ impl Keys {
     }
 
     /// Whether this very key is still in the ring, and live.
-    fn is_live(&self, key: &Key) -> bool {
+    pub(crate) fn is_live(&self, key: &Key) -> bool {
         let ring = self.ring();
         let same = |known: &&Arc<Key>| known.kid == key.kid && known.is_same_as(key);
         let known = ring.of(&key.agent_id).iter().find(same);
@@ -77,8 +80,8 @@ impl Keys {
     }
 }
 
-/// Keeps the ring as the file is, and closes the connections of keys that ended, until the node
-/// stops.
+/// Keeps the ring and the issuers' keys as their files are, and closes the connections whose key or
+/// token ended, until the node stops.
 pub(crate) async fn watch(node: Arc<Node>) {
     let mut read_at = node.keys.changed_at();
     while tokio::time::timeout(LOOK_INTERVAL, node.stopping.cancelled())
@@ -90,10 +93,15 @@ pub(crate) async fn watch(node: Arc<Node>) {
             read_at = changed_at;
             node.keys.reload();
         }
+        if let Some(tokens) = &node.config.tokens {
+            tokens.look_again();
+        }
         for agent in node.registry.all() {
-            if agent.key().is_some_and(|key| !node.keys.is_live(&key)) {
-                tracing::info!(agent = %agent.id, "closing an agent whose key has ended");
-                agent.outbox.close(synapse::refusal::Close::Unauthorised);
+            if let Some(generation) = agent.lapsed(&node) {
+                tracing::info!(agent = %agent.id, "closing an agent whose key or token has ended");
+                agent
+                    .outbox
+                    .close_connection(generation, Close::Unauthorised);
             }
         }
     }

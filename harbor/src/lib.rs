@@ -21,6 +21,7 @@
 //! | asked | [`groups`] | members, roles, watchers |
 //! | asked | `duplicates` | which ids a sender has used lately |
 //! | asked | `keys` | whose keys are live |
+//! | asked | `tokens` | who a bearer token says its bearer is |
 //! | asked | [`permissions`] | what each agent may do |
 //! | asked | `clock` | the only source of time |
 //! | door | `gateway` | the HTTP routes |
@@ -62,6 +63,7 @@ mod duplicates;
 mod keys;
 
 pub mod permissions;
+mod tokens;
 
 mod clock;
 

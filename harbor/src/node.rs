@@ -22,7 +22,6 @@ use crate::{
     limits::{HTTP_CONNECTIONS_SPARE, RETRY_AFTER_MS},
     listen::admission::Admission,
     metrics::Metrics,
-    permissions::Permissions,
     registry::Registry,
 };
 
@@ -36,7 +35,6 @@ pub(crate) struct Node {
     pub(crate) groups: Groups,
     pub(crate) systems: Groups,
     pub(crate) keys: Keys,
-    pub(crate) permissions: Permissions,
     /// A permit a TCP connection, upgraded or not.
     pub(crate) places: Arc<Semaphore>,
     /// The places of WebSockets.
@@ -74,10 +72,6 @@ impl Node {
             groups,
             systems,
             keys: Keys::new(config.keys.clone(), config.keyring.clone()),
-            permissions: Permissions::new(
-                config.permissions.clone(),
-                config.permission_table.clone(),
-            ),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             is_draining: AtomicBool::new(false),

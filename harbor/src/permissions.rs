@@ -18,10 +18,10 @@ use std::{
 
 use parking_lot::RwLock;
 
-pub(crate) use rule::{Action, Table};
+pub(crate) use rule::Action;
 pub(crate) use upkeep::keep_up;
 
-use rule::Rule;
+use rule::{Rule, Table};
 
 /// A commented file to start from, which allows everything, as `harbor permissions print` gives it.
 pub const START_FILE: &str = include_str!("permissions/start.toml");
@@ -35,19 +35,25 @@ pub(crate) struct Permissions {
     version: AtomicU64,
 }
 
-/// Reads a file of permissions.
-///
-/// # Errors
-///
-/// One line that names the file, the place in it and what is wrong.
-pub(crate) fn read(path: &Path) -> Result<Table, String> {
-    let named = |error: &dyn std::fmt::Display| format!("permissions: {}: {error}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    Table::parse(&text).map_err(|error| named(&error))
+/// Everything is allowed to everybody, for want of a file.
+impl Default for Permissions {
+    fn default() -> Self {
+        Permissions::new(None, Table::everything())
+    }
 }
 
 impl Permissions {
-    pub(crate) fn new(path: Option<PathBuf>, table: Table) -> Self {
+    /// Those of a file.
+    ///
+    /// # Errors
+    ///
+    /// One line that names the file, the place in it and what is wrong.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let table = read(path)?;
+        Ok(Permissions::new(Some(path.to_owned()), table))
+    }
+
+    fn new(path: Option<PathBuf>, table: Table) -> Self {
         Permissions {
             path,
             table: RwLock::new(Arc::new(table)),
@@ -94,6 +100,12 @@ impl Permissions {
             }
         }
     }
+}
+
+fn read(path: &Path) -> Result<Table, String> {
+    let named = |error: &dyn std::fmt::Display| format!("permissions: {}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    Table::parse(&text).map_err(|error| named(&error))
 }
 
 /// What one agent may do: the rules that speak of it.

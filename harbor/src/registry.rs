@@ -16,7 +16,10 @@ use dashmap::{DashMap, mapref::entry::Entry};
 use parking_lot::{Mutex, RwLock};
 use synapse::{Code, Refusal, envelope::Endpoint, keys::Key};
 
-use crate::{connection::outbox::Outbox, limits::RETRY_AFTER_MS, metrics::Metrics};
+use crate::{
+    connection::outbox::Outbox, limits::RETRY_AFTER_MS, metrics::Metrics, node::Node,
+    tokens::Bearer,
+};
 
 /// A connected agent. It stays the same through takeovers.
 #[derive(Debug)]
@@ -26,8 +29,8 @@ pub struct Agent {
     /// What waits for its socket.
     pub(crate) outbox: Outbox,
     endpoint: RwLock<Arc<Endpoint<'static>>>,
-    /// The key its newest connection registered with, if it had to.
-    key: RwLock<Option<Arc<Key>>>,
+    /// By what its newest connection proved who it is, with that connection's generation.
+    proof: RwLock<(u64, Proof)>,
     /// Where it is a member; `None` once it has left for good.
     pub(crate) memberships: Mutex<Option<Memberships>>,
 }
@@ -48,7 +51,7 @@ impl Agent {
             id: Arc::from(&*endpoint.agent_id),
             outbox: Outbox::new(generation, outbox_bytes),
             endpoint: RwLock::new(Arc::new(endpoint)),
-            key: RwLock::new(None),
+            proof: RwLock::default(),
             memberships: Mutex::new(Some(Memberships::default())),
         }
     }
@@ -58,9 +61,49 @@ impl Agent {
         Arc::clone(&self.endpoint.read())
     }
 
-    /// The key its newest connection registered with, if any.
-    pub(crate) fn key(&self) -> Option<Arc<Key>> {
-        self.key.read().clone()
+    /// The connection whose proof holds no longer, if it is the agent's newest.
+    pub(crate) fn lapsed(&self, node: &Node) -> Option<u64> {
+        let proof = self.proof.read();
+        let (generation, proof) = &*proof;
+        (!proof.holds(node)).then_some(*generation)
+    }
+
+    /// Puts a newer token in the place of the one that the connection `generation` registered with;
+    /// whether it did with one, and is the agent's newest.
+    pub(crate) fn renew(&self, generation: u64, newer: Bearer) -> bool {
+        let mut proof = self.proof.write();
+        match &mut *proof {
+            (
+                of,
+                Proof {
+                    bearer: Some(bearer),
+                    ..
+                },
+            ) if *of == generation => {
+                *bearer = newer;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// By what a connection proved who it is, when it registered.
+#[derive(Debug, Default)]
+pub(crate) struct Proof {
+    /// The key that signed the registration.
+    pub(crate) key: Option<Arc<Key>>,
+    /// The newest token.
+    pub(crate) bearer: Option<Bearer>,
+}
+
+impl Proof {
+    /// Whether all of it still holds.
+    fn holds(&self, node: &Node) -> bool {
+        let key = self.key.as_ref();
+        let bearer = self.bearer.as_ref();
+        key.is_none_or(|key| node.keys.is_live(key))
+            && bearer.is_none_or(|bearer| bearer.holds(node))
     }
 }
 
@@ -95,7 +138,7 @@ impl Registry {
     pub(crate) fn join(
         self: &Arc<Self>,
         endpoint: Endpoint<'static>,
-        key: Option<Arc<Key>>,
+        proof: Proof,
         takeover: Takeover,
         outbox_bytes: usize,
         metrics: &Arc<Metrics>,
@@ -137,7 +180,7 @@ impl Registry {
                 agent
             }
         };
-        *agent.key.write() = key;
+        *agent.proof.write() = (generation, proof);
         let lease = Lease {
             registry: Arc::clone(self),
             metrics: Arc::clone(metrics),

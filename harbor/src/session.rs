@@ -9,7 +9,6 @@ use synapse::{
     Code, Refusal,
     control::{self, Confirm, Join, Register},
     envelope::Endpoint,
-    keys::Key,
 };
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -22,7 +21,7 @@ use crate::{
     limits::ROLES_PER_MEMBER_MAX,
     node::Node,
     permissions::Grants,
-    registry::{Agent, Lease, Takeover},
+    registry::{Agent, Lease, Proof, Takeover},
 };
 
 /// One registered connection.
@@ -50,7 +49,7 @@ impl Session {
     pub(crate) fn open(
         node: &Arc<Node>,
         endpoint: Endpoint<'static>,
-        key: Option<Arc<Key>>,
+        proof: Proof,
         register: &Register,
         admitted: Admitted,
     ) -> Result<Session, Refusal> {
@@ -61,9 +60,14 @@ impl Session {
         let system_id: Arc<str> = Arc::from(&*endpoint.system_id);
         let outbox_bytes = node.config.outbox_bytes;
         let admit = |older: Option<&Agent>| check_count(node, older, register);
-        let (lease, resumed) =
-            node.registry
-                .join(endpoint, key, takeover, outbox_bytes, &node.metrics, admit)?;
+        let (lease, resumed) = node.registry.join(
+            endpoint,
+            proof,
+            takeover,
+            outbox_bytes,
+            &node.metrics,
+            admit,
+        )?;
         let session = Session {
             node: Arc::clone(node),
             pace: node.paces.of(&lease.agent.id),
@@ -93,7 +97,7 @@ impl Session {
 
     /// Follows a change of the permissions.
     pub(crate) fn renew_grants(&mut self) {
-        let permissions = &self.node.permissions;
+        let permissions = &self.node.config.permissions;
         permissions.renew(&self.lease.agent.id, &mut self.grants);
     }
 

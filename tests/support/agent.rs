@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
-    tungstenite::{Message, protocol::CloseFrame},
+    tungstenite::{
+        Message, client::IntoClientRequest, handshake::client::Request, protocol::CloseFrame,
+    },
 };
 
 use super::{Harbor, soon};
@@ -38,7 +40,19 @@ impl Agent {
 
     /// The same, to any Harbor.
     pub async fn connect_to(url: &str) -> Agent {
-        let (socket, _) = soon("the upgrade", connect_async(url)).await.unwrap();
+        Agent::upgraded(url.into_client_request().unwrap()).await
+    }
+
+    /// The same with a token in `Authorization`.
+    pub async fn bearing(harbor: &Harbor, token: &str) -> Agent {
+        let mut request = harbor.url().into_client_request().unwrap();
+        let value = format!("Bearer {token}").parse().unwrap();
+        request.headers_mut().insert("Authorization", value);
+        Agent::upgraded(request).await
+    }
+
+    async fn upgraded(request: Request) -> Agent {
+        let (socket, _) = soon("the upgrade", connect_async(request)).await.unwrap();
         let mut agent = Agent {
             id: String::new(),
             socket,

@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{connected, fails, works};
 use crate::support::{
-    Harbor, Raw, binary,
+    Harbor, Raw, binary, eventually,
     pki::{Authority, text},
     process::Process,
     soon,
@@ -56,7 +56,10 @@ async fn plain_http_and_garbage_end_cleanly_and_disturb_nobody() {
     works(&client).await;
     silent.ended().await;
     slow.ended().await;
-    assert_eq!(harbor.metric("harbor_tls_handshakes_failed_total"), 7.0);
+    eventually("each is counted", || {
+        harbor.metric("harbor_tls_handshakes_failed_total") == 7.0
+    })
+    .await;
     works(&connected(&harbor, "later", &authority).await).await;
     works(&client).await;
 }

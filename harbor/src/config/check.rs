@@ -2,12 +2,12 @@
 //!
 //! The last step of configuring; nothing is bound before it passes.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use synapse::control::Auth;
 
 use super::{Config, Signatures};
-use crate::{keys, limits, permissions, tls::Tls};
+use crate::{keys, limits, permissions::Permissions, tls::Tls, tokens::Tokens};
 
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
 pub(super) const CONNECTIONS_MAX: usize = 10_000_000;
@@ -20,8 +20,17 @@ impl Config {
         mut self,
         words: &Words,
         tls: Result<Option<Arc<Tls>>, String>,
+        tokens: Result<Option<Arc<Tokens>>, String>,
     ) -> Result<Config, Vec<String>> {
         let mut problems = words.read_into(&mut self);
+        match tokens {
+            Ok(None) if self.auth == Auth::Required && self.keys.is_none() => {
+                let problem = "keys: with auth = required a file of keys is needed, or of tokens";
+                problems.push(problem.to_owned());
+            }
+            Ok(tokens) => self.tokens = tokens,
+            Err(problem) => problems.push(problem),
+        }
         match tls {
             Ok(tls) => self.tls = tls,
             Err(problem) => problems.push(problem),
@@ -119,6 +128,7 @@ pub(super) struct Words {
     pub(super) log_level: Option<String>,
     pub(super) auth: Option<String>,
     pub(super) signatures: Option<String>,
+    pub(super) permissions: Option<PathBuf>,
 }
 
 impl Words {
@@ -149,13 +159,10 @@ impl Words {
         match config.keys.as_deref().map(keys::read) {
             Some(Ok(ring)) => config.keyring = ring,
             Some(Err(problem)) => problems.push(problem),
-            None if config.auth == Auth::Required => {
-                problems.push("keys: with auth = required a file of keys is needed".to_owned());
-            }
             None => {}
         }
-        match config.permissions.as_deref().map(permissions::read) {
-            Some(Ok(table)) => config.permission_table = table,
+        match self.permissions.as_deref().map(Permissions::read) {
+            Some(Ok(permissions)) => config.permissions = Arc::new(permissions),
             Some(Err(problem)) => problems.push(problem),
             None if config.auth == Auth::Required => {
                 let problem = "permissions: with auth = required a file that says what each agent \

@@ -162,6 +162,15 @@ impl Outbox {
         state.wake();
     }
 
+    /// Asks the connection `generation` and no newer one to close.
+    pub(crate) fn close_connection(&self, generation: u64, close: Close) {
+        let mut state = self.state.lock();
+        if self.generation() == generation {
+            state.closing.get_or_insert(close);
+            state.wake();
+        }
+    }
+
     /// Gives the queue to a newer connection, unless the agent is being closed. What was meant for
     /// the older connection alone is dropped.
     pub(crate) fn hand_over(&self, generation: u64, metrics: &Metrics) -> bool {
@@ -240,7 +249,9 @@ impl Outbox {
         if self.generation() != generation {
             return Some(Close::Replaced);
         }
-        state.closing.filter(|close| *close == Close::TooSlow)
+        // Who is not who it was gets nothing more, and cannot put it off by not reading.
+        let at_once = [Close::TooSlow, Close::Unauthorised];
+        state.closing.filter(|close| at_once.contains(close))
     }
 }
 

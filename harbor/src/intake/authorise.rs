@@ -5,16 +5,18 @@
 
 use synapse::{
     Code, Envelope, Refusal,
-    control::Register,
+    control::{Auth, Register},
     envelope::{Audience, Destination, Endpoint},
     keys::Key,
 };
 
 use super::{request::Request, verify::Verified};
 use crate::{
+    handshake::presented::Presented,
     node::Node,
     permissions::{Action, Grants},
     session::Session,
+    tls::identity::Identity,
 };
 
 /// A message that asks for what its sender may have.
@@ -69,7 +71,7 @@ pub(crate) fn registration(
     endpoint: &Endpoint<'_>,
     register: &Register,
 ) -> Result<Admitted, Refusal> {
-    let grants = node.permissions.of(&endpoint.agent_id);
+    let grants = node.config.permissions.of(&endpoint.agent_id);
     let asker = Asker {
         agent_id: &endpoint.agent_id,
         grants: &grants,
@@ -86,6 +88,23 @@ pub(crate) fn registration(
         )?;
     }
     Ok(Admitted { grants })
+}
+
+/// Checks that whoever calls an HTTP door may. While nobody has to prove who they are, anybody may.
+pub(crate) fn door(node: &Node, presented: &Presented, path: &str) -> Result<(), Refusal> {
+    let Some(agent_id) = presented.agent_id()? else {
+        if node.config.auth == Auth::Open && presented.certificate == Identity::Unasked {
+            return Ok(());
+        }
+        let reason = format!("{path} needs a bearer token, or a client certificate with a name");
+        return Err(Refusal::of_field(Code::BadToken, "Authorization", reason));
+    };
+    let grants = node.config.permissions.of(agent_id);
+    let asker = Asker {
+        agent_id,
+        grants: &grants,
+    };
+    asker.needs(&Action::CallDoor { path }, "Authorization")
 }
 
 fn check_sender(envelope: &Envelope<'_>, session: &Session) -> Result<(), Refusal> {
@@ -115,8 +134,11 @@ impl Asker<'_> {
         match request {
             Request::Deliver(destination) => self.check_send(destination, kind),
             Request::Join(join) => self.check_join(&join.group_id, &join.all_roles(), "payload"),
-            // Leaving is always allowed; discovery shows only what may be seen.
-            Request::Leave(_) | Request::Unwatch(_) | Request::Discover(_) => Ok(()),
+            // Leaving is always allowed, and a renewal proves itself; discovery shows only what may be
+            // seen.
+            Request::Leave(_) | Request::Unwatch(_) | Request::Renew(_) | Request::Discover(_) => {
+                Ok(())
+            }
             Request::Members(group) => {
                 let group_id = &group.group_id;
                 self.needs(&Action::SeeGroup { group_id }, "payload.group_id")

@@ -23,6 +23,7 @@ use crate::{
     permissions::{Action, Grants},
     registry::Agent,
     session::Session,
+    tokens,
 };
 
 /// Carries out a control message and answers it.
@@ -56,6 +57,10 @@ pub(super) fn answer(
         Request::Unwatch(scope) => {
             session.unwatch(scope);
             session.answer(reply(node, envelope, scope));
+        }
+        Request::Renew(renew) => {
+            let renewed = tokens::renew(node, &session.lease, renew)?;
+            session.answer(reply(node, envelope, &renewed));
         }
         Request::Discover(query) => {
             let found = discover(node, &session.grants, query);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use synapse::{
     Code, Envelope, Refusal,
     address::{self, Kind},
-    control::{self, Discover, GroupRef, Join, Scope, kind},
+    control::{self, Discover, GroupRef, Join, Renew, Scope, kind},
     envelope::Destination,
 };
 
@@ -27,6 +27,8 @@ pub(crate) enum Request<'e> {
     Watch(Scope),
     /// `synapse.presence.unwatch`.
     Unwatch(Scope),
+    /// `synapse.renew`.
+    Renew(Renew),
     /// `synapse.discover`.
     Discover(Discover),
     /// `synapse.conversation.…`, which this version does not answer.
@@ -60,6 +62,7 @@ impl<'e> Request<'e> {
             kind::GROUP_MEMBERS => Request::Members(group_of(envelope)?),
             kind::PRESENCE_WATCH => Request::Watch(scope_of(envelope)?),
             kind::PRESENCE_UNWATCH => Request::Unwatch(scope_of(envelope)?),
+            kind::RENEW => Request::Renew(control::read(envelope)?),
             kind::DISCOVER => Request::Discover(query_of(envelope)?),
             kind::CONVERSATION_READ | kind::CONVERSATION_FOLLOW => {
                 Request::ReadConversation(control::read(envelope)?)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use synapse::{Code, Envelope, Refusal, control::Auth, keys::Key, signature};
 
-use crate::{clock, config::Signatures, node::Node};
+use crate::{clock, config::Signatures, node::Node, tokens::Bearer};
 
 /// A message that passed.
 #[derive(Debug)]
@@ -42,15 +42,17 @@ pub(crate) fn verify<'f>(
     Ok(Verified { envelope, key })
 }
 
-/// The key that signed a registration, if it must be signed or is.
+/// The key that signed a registration, if it must be signed or is; who bears a token need not sign.
 pub(crate) fn signer_of_registration(
     envelope: &Envelope<'_>,
     frame: &str,
+    bearer: Option<&Bearer>,
     node: &Node,
 ) -> Result<Option<Arc<Key>>, Refusal> {
+    let is_signed = !envelope.signature.is_empty();
     let is_needed = match node.config.auth {
-        Auth::Required => true,
-        Auth::Open => !envelope.signature.is_empty() && node.config.signatures != Signatures::Off,
+        Auth::Required => is_signed || bearer.is_none(),
+        Auth::Open => is_signed && node.config.signatures != Signatures::Off,
     };
     is_needed.then(|| signer(envelope, frame, node)).transpose()
 }

@@ -1,7 +1,7 @@
 //! From an HTTP request to an agent's socket (RFC 6455 section 4.2).
 //!
-//! The door of a frame's way: browsers of foreign origins, a full node and a draining one, and who
-//! has too many connections are refused here, before anything is upgraded.
+//! The door of a frame's way: browsers of foreign origins, a full node and a draining one, who has
+//! too many connections, and who bears a wrong token are refused here, before anything is upgraded.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -20,10 +20,12 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response;
 use crate::{
     clock::Instant,
     connection::{Connection, Ended, socket::Socket, stream::Stream},
-    gateway, handshake,
+    gateway,
+    handshake::{self, presented::Presented},
     limits::UNREGISTERED_BYTES_MAX,
     node::Node,
     tls::identity::Identity,
+    tokens,
 };
 
 use super::admission::{Admitted, Unregistered};
@@ -61,6 +63,10 @@ pub(crate) async fn upgrade(
         Ok(admitted) => admitted,
         Err(refusal) => return gateway::refuse(&node, &refusal),
     };
+    let bearer = match tokens::bearer_of(&node, request.headers()) {
+        Ok(bearer) => bearer,
+        Err(refusal) => return gateway::refuse(&node, &refusal),
+    };
     let upgraded = hyper::upgrade::on(&mut request);
     let (parts, _) = request.into_parts();
     let mut response = match create_response(&axum::http::Request::from_parts(parts.clone(), ())) {
@@ -76,7 +82,11 @@ pub(crate) async fn upgrade(
     let tasks = node.tasks.clone();
     tasks.spawn(async move {
         if let Some(socket) = socket(&node, upgraded).await {
-            serve(node, socket, arrival.identity, arrival.since, unregistered).await;
+            let presented = Presented {
+                certificate: arrival.identity,
+                bearer,
+            };
+            serve(node, socket, presented, arrival.since, unregistered).await;
         }
         drop((place, arrival.place));
     });
@@ -120,7 +130,7 @@ fn not_an_upgrade(error: &str) -> Response {
 async fn serve(
     node: Arc<Node>,
     mut socket: Socket,
-    identity: Identity,
+    presented: Presented,
     since: Instant,
     unregistered: Unregistered,
 ) {
@@ -129,7 +139,7 @@ async fn serve(
     node.metrics.connections_opened.inc();
     socket.bound_bytes_read(UNREGISTERED_BYTES_MAX);
     // Boxed, so that an idle agent's task does not carry the handshake's room.
-    let registered = Box::pin(handshake::register(&node, &mut socket, identity, deadline)).await;
+    let registered = Box::pin(handshake::register(&node, &mut socket, presented, deadline)).await;
     let (ended, _unregistered) = match registered {
         Ok(session) => {
             drop(unregistered);

@@ -19,16 +19,16 @@ const LOOKS_AFTER_CHANGE: u32 = 2;
 
 /// Keeps the permissions as the file is, until the node stops.
 pub(crate) async fn keep_up(node: Arc<Node>) {
-    let mut read_at = node.permissions.changed_at();
+    let mut read_at = node.config.permissions.changed_at();
     let mut looks = 0;
     while tokio::time::timeout(LOOK_INTERVAL, node.stopping.cancelled())
         .await
         .is_err()
     {
-        let changed_at = node.permissions.changed_at();
+        let changed_at = node.config.permissions.changed_at();
         if changed_at.is_some() && changed_at != read_at {
             read_at = changed_at;
-            if node.permissions.reload() {
+            if node.config.permissions.reload() {
                 looks = LOOKS_AFTER_CHANGE;
             }
         }
@@ -42,7 +42,7 @@ pub(crate) async fn keep_up(node: Arc<Node>) {
 /// Ends what is no longer allowed.
 fn look_through(node: &Node) {
     for agent in node.registry.all() {
-        let grants = node.permissions.of(&agent.id);
+        let grants = node.config.permissions.of(&agent.id);
         let system_id = &agent.endpoint().system_id;
         if !system_id.is_empty() && !grants.allow(&Action::BeIn { system_id }) {
             tracing::info!(agent = %agent.id, "closing an agent that may no longer be in its system");
@@ -52,7 +52,7 @@ fn look_through(node: &Node) {
         leave_groups(node, &agent, &grants);
     }
     let keep = |agent: &Agent, generation, action: &Action<'_>, field| {
-        let is_allowed = node.permissions.of(&agent.id).allow(action);
+        let is_allowed = node.config.permissions.of(&agent.id).allow(action);
         if !is_allowed {
             tell(node, agent, generation, action, field);
         }

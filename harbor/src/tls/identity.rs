@@ -33,6 +33,14 @@ impl Identity {
         }
     }
 
+    /// The agent it names.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Identity::Named(name) => Some(name),
+            Identity::Unasked | Identity::Nameless => None,
+        }
+    }
+
     /// Checks that it may register as this agent.
     pub(crate) fn check(&self, agent_id: &str) -> Result<(), Refusal> {
         let reason = match self {
