@@ -14,8 +14,10 @@ use synapse::{
 
 use crate::{
     foreign_clients::{LANGUAGES, Language, python, run, tests},
-    support::soon,
-    trust::{Guarded, guarded, key},
+    support::{
+        guarded::{Guarded, guarded, key},
+        soon,
+    },
 };
 
 /// What a program prints after registering, sending and opening.
