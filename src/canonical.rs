@@ -65,6 +65,15 @@ impl<'f> SigningInput<'f> {
         })
     }
 
+    /// A text as it is, which need be no envelope: what the RFCs sign is none.
+    #[cfg(test)]
+    pub(crate) fn of_any(text: &'f str) -> Self {
+        let rest = Cow::Borrowed("");
+        SigningInput {
+            pieces: [Cow::Borrowed(text), rest.clone(), rest],
+        }
+    }
+
     /// The pieces, as UTF-8.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(|piece| piece.as_bytes())

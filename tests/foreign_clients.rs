@@ -39,7 +39,7 @@ impl Language {
         self.program("client")
     }
 
-    /// The command that starts a program of its folder; Go has one for all.
+    /// The command that starts a program of its folder; Go has one for all, which is told its name.
     pub fn program(self, name: &str) -> Option<Command> {
         match self {
             Self::Python => Some(python(&format!("{name}.py"))),
@@ -54,7 +54,9 @@ impl Language {
                     eprintln!("skipped: there is no Go client, as scripts/test found no Go");
                     return None;
                 }
-                Some(settled(Command::new(client)))
+                let mut go = Command::new(client);
+                go.arg(name);
+                Some(settled(go))
             }
         }
     }

@@ -15,8 +15,10 @@ use synapse::{
 
 use crate::{
     foreign_clients::{LANGUAGES, Language, python, run, tests},
-    support::soon,
-    trust::{guarded, key, ring_of},
+    support::{
+        guarded::{guarded, key, ring_of},
+        soon,
+    },
 };
 
 /// What a program prints after registering, sending and verifying.

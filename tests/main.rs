@@ -27,6 +27,7 @@ mod doors;
 mod draining;
 mod duplicates;
 mod foreign_clients;
+mod foreign_sealers;
 mod foreign_signers;
 mod framing;
 mod fuzz_corpus;

@@ -18,7 +18,7 @@ use synapse::{
     sealed,
 };
 
-use crate::support::{Agent, Harbor, agent::refusal_of, python, soon};
+use crate::support::{Agent, Harbor, agent::refusal_of, guarded::Guarded, python, soon};
 
 fn sealing_key(kid: &str, owner: &str) -> SealingKey {
     SealingKey::generate(kid, owner).unwrap()
@@ -96,8 +96,6 @@ async fn two_clients_exchange_what_harbor_cannot_read() {
 
 #[tokio::test]
 async fn one_keyring_holds_both_kinds_and_a_signature_covers_the_sealed_form() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("keys.json");
     let [alice_key, bob_key] =
         ["alice", "bob"].map(|agent| Key::generate(agent, agent, Algorithm::Ed25519).unwrap());
     let for_bob = sealing_key("b", "bob");
@@ -106,15 +104,10 @@ async fn one_keyring_holds_both_kinds_and_a_signature_covers_the_sealed_form() {
         ring.add(key.clone()).unwrap();
     }
     ring.add_sealing(for_bob.clone()).unwrap();
-    ring.write(&path).unwrap();
-    let harbor = Harbor::with(Settings {
-        keys: Some(path.clone()),
-        auth: Some("required".to_owned()),
-        ..Settings::default()
-    })
-    .await;
+    let Guarded { harbor, keys } = Guarded::start(&ring, Settings::default()).await;
+    let path = &keys.path;
     let signed = |key: &Key| {
-        let ring = Keyring::from_file(&path).unwrap();
+        let ring = Keyring::from_file(path).unwrap();
         let options = Options::new(harbor.url(), &key.agent_id).key(key.clone());
         Client::connect(options.sealing_keys(&ring))
     };
@@ -122,7 +115,7 @@ async fn one_keyring_holds_both_kinds_and_a_signature_covers_the_sealed_form() {
     let bob = signed(&bob_key).await.unwrap();
     // A key for sealing comes into the file, and no connection is ended by it.
     ring.add_sealing(sealing_key("c", "carol")).unwrap();
-    ring.write(&path).unwrap();
+    ring.write(path).unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
     let message = note("signed and sealed").to("bob").seal_with("b");
     assert_eq!(alice.send(message).await.unwrap().recipients, 1);

@@ -9,10 +9,15 @@ use base64::{
 use synapse::{
     Envelope,
     client::{Client, Options},
-    keys::{Algorithm, Jwk, Key, Keyring},
+    keys::{Algorithm, Jwk, Key},
 };
 
-use crate::support::{binary, harbor::EVERYTHING_PERMITTED, process::Process};
+use crate::support::{
+    binary,
+    guarded::{KeysFile, ring_of},
+    harbor::EVERYTHING_PERMITTED,
+    process::Process,
+};
 
 /// A secret as it could be written; its beginning is enough to be found.
 fn spellings(key: &Key) -> Vec<String> {
@@ -35,23 +40,11 @@ fn spellings(key: &Key) -> Vec<String> {
 async fn secrets_are_in_nothing_that_comes_out() {
     let keys = Algorithm::ALL
         .map(|algorithm| Key::generate(algorithm.wire(), algorithm.jwk(), algorithm).unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("keys.json");
-    let mut ring = Keyring::default();
-    for key in &keys {
-        ring.add(key.clone()).unwrap();
-    }
-    ring.write(&path).unwrap();
-    let file = path.display().to_string();
-    let arguments = [
-        "--log-level",
-        "trace",
-        "--auth",
-        "required",
-        "--keys",
-        &file,
-    ];
+    let file = KeysFile::new(&ring_of(&[&keys[0], &keys[1], &keys[2]]));
+    let path = &file.path;
+    let arguments = [&["--log-level", "trace"], &file.arguments()[..]].concat();
     let harbor = Process::with_files(256, &arguments).await;
+    let harbor = harbor.monitored_with(&file.monitor());
     let mut came_out = String::new();
     for key in &keys {
         let options = Options::new(&harbor.url, &key.agent_id);
@@ -71,16 +64,16 @@ async fn secrets_are_in_nothing_that_comes_out() {
     came_out += &harbor.metrics().await;
     came_out += &harbor.said().await;
     // Files that are wrong in each place, and what is said of them.
-    let right = std::fs::read_to_string(&path).unwrap();
+    let right = std::fs::read_to_string(path).unwrap();
     for (from, to) in [
         ("\"k\": \"", "\"k\": \"="),
         ("\"d\": \"", "\"d\": \"AAAA"),
         ("\"use\": \"sig\"", "\"use\": 1"),
         ("\"alg\"", "\"alg"),
     ] {
-        std::fs::write(&path, right.replace(from, to)).unwrap();
+        std::fs::write(path, right.replace(from, to)).unwrap();
         let ended = std::process::Command::new(binary("harbor"))
-            .args(arguments)
+            .args(&arguments)
             .env("HARBOR_PERMISSIONS", EVERYTHING_PERMITTED)
             .output()
             .unwrap();

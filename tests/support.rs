@@ -1,6 +1,7 @@
 //! What the themes share: a real Harbor, and an agent that speaks to it with nothing between.
 
 pub mod agent;
+pub mod guarded;
 pub mod harbor;
 pub mod invariants;
 pub mod issuer;

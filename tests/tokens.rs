@@ -11,6 +11,7 @@ use crate::bad_tokens::{NOT_ACCEPTED, refused};
 use crate::support::{
     Agent, Harbor, Raw,
     agent::refusal_of,
+    guarded,
     harbor::EVERYTHING_PERMITTED,
     issuer::{ALGORITHMS, Issuer, Trusting, claims, now},
     raw, soon,
@@ -173,28 +174,26 @@ async fn a_harbor_that_takes_no_tokens_refuses_them() {
 async fn a_token_and_a_signature_must_both_hold() {
     let (ed, alice) = (
         Issuer::new("EdDSA"),
-        crate::trust::key("alice", Algorithm::HmacSha256),
+        guarded::key("alice", Algorithm::HmacSha256),
     );
     let folder = tempfile::tempdir().unwrap();
     let keys = folder.path().join("keys.json");
-    crate::trust::ring_of(&[&alice]).write(&keys).unwrap();
+    guarded::ring_of(&[&alice]).write(&keys).unwrap();
     let settings = Settings {
         keys: Some(keys.clone()),
         signatures: Some("required".to_owned()),
         ..Settings::default()
     };
     let trusting = Trusting::start(&[&ed], settings).await;
-    let wrong = crate::trust::key("alice", Algorithm::HmacSha256);
+    let wrong = guarded::key("alice", Algorithm::HmacSha256);
     let mut agent = Agent::bearing(&trusting.harbor, &ed.token("alice", 60)).await;
-    let frame = crate::trust::registration("alice", &agent.challenge["nonce"]);
-    agent
-        .send(&crate::trust::signed(frame.clone(), &wrong))
-        .await;
+    let frame = guarded::registration("alice", &agent.challenge["nonce"]);
+    agent.send(&guarded::signed(frame.clone(), &wrong)).await;
     assert_eq!(
         refusal_of(&agent.next().await),
         pair("bad_signature", "signature")
     );
-    agent.send(&crate::trust::signed(frame, &alice)).await;
+    agent.send(&guarded::signed(frame, &alice)).await;
     let answer = agent.next().await;
     assert!(answer["payload"]["expires_at"].is_string(), "{answer}");
     // The policy for messages is not loosened by a token.
@@ -205,7 +204,7 @@ async fn a_token_and_a_signature_must_both_hold() {
         pair("missing_field", "signature")
     );
     // Either's end ends the connection.
-    crate::trust::ring_of(&[]).write(&keys).unwrap();
+    guarded::ring_of(&[]).write(&keys).unwrap();
     assert_eq!(agent.closed().await, Some(4003));
 }
 

@@ -2,6 +2,9 @@
 //! Method: tests/vectors/signatures.json, made by Python libraries that share no code with this
 //! project; tests/foreign_signers.rs has other languages check the same file.
 
+mod published;
+mod sealed;
+
 use std::{
     collections::HashSet,
     fs,

@@ -1,10 +1,9 @@
 //! Keys and signatures by hand: `keygen`, `sign`, `verify`, and `--keys` of the other commands.
 
-use harbor::Settings;
 use serde_json::{Value, json};
 
 use super::{Running, run, run_with};
-use crate::support::Harbor;
+use crate::support::{Harbor, guarded::requiring};
 
 /// A folder with the files of keys that a person would make.
 struct Files {
@@ -137,12 +136,7 @@ async fn the_commands_sign_for_a_harbor_that_requires_it() {
     files.keygen("keys.json", "alice", &[]).await;
     let keys = files.path("keys.json");
     files.keygen("bob.json", "bob", &["--public", &keys]).await;
-    let harbor = Harbor::with(Settings {
-        keys: Some(keys.clone().into()),
-        auth: Some("required".to_owned()),
-        ..Settings::default()
-    })
-    .await;
+    let harbor = Harbor::with(requiring(&keys)).await;
     let mut alice = Running::listen(&harbor, "alice", &["--keys", &keys]).await;
     let (url, bob) = (harbor.url(), files.path("bob.json"));
     let send = [

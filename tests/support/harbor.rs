@@ -75,6 +75,11 @@ impl Harbor {
         }
     }
 
+    /// Waits until no agent is left.
+    pub async fn is_left_by_all_agents(&self) {
+        super::eventually("nobody is left", || self.metric("harbor_agents") == 0.0).await;
+    }
+
     /// Stops it; whether every connection ended in time.
     pub async fn drain(self) -> bool {
         self.running.drain().await

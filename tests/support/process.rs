@@ -14,6 +14,8 @@ use super::{binary, harbor::EVERYTHING_PERMITTED, soon};
 pub struct Process {
     /// Where agents connect.
     pub url: String,
+    /// The `Authorization` of whoever asks for its metrics, as a header line, or nothing.
+    monitor: String,
     child: Child,
 }
 
@@ -48,7 +50,17 @@ impl Process {
             .unwrap()
             .unwrap();
         let url = line.strip_prefix("listening on ").unwrap().to_owned();
-        Process { url, child }
+        Process {
+            url,
+            monitor: String::new(),
+            child,
+        }
+    }
+
+    /// The same, whose metrics are asked for with this token.
+    pub fn monitored_with(mut self, token: &str) -> Process {
+        self.monitor = format!("Authorization: Bearer {token}\r\n");
+        self
     }
 
     /// `127.0.0.1:PORT`.
@@ -82,7 +94,8 @@ impl Process {
     /// The text of `GET /metrics`.
     pub async fn metrics(&self) -> String {
         let mut tcp = tokio::net::TcpStream::connect(self.addr()).await.unwrap();
-        let request = "GET /metrics HTTP/1.1\r\nHost: harbor\r\nConnection: close\r\n\r\n";
+        let head = "GET /metrics HTTP/1.1\r\nHost: harbor\r\nConnection: close\r\n";
+        let request = format!("{head}{}\r\n", self.monitor);
         tcp.write_all(request.as_bytes()).await.unwrap();
         let mut text = String::new();
         soon("metrics", tcp.read_to_string(&mut text))

@@ -81,3 +81,21 @@ fn what_was_sealed_under_one_header_does_not_open_under_another() {
     sealed.protected.push('A');
     assert!(sealed.open(&[2; 32]).is_none());
 }
+
+/// RFC 7516 appendix A.1, whose `enc` is ours though its `alg` is not.
+#[test]
+fn the_content_that_rfc_7516_prints_opens() {
+    let published = include_str!("../../../tests/vectors/published.json");
+    let published: serde_json::Value = serde_json::from_str(published).unwrap();
+    let case = &published["a256gcm"][0];
+    let text = |member: &str| case[member].as_str().unwrap();
+    let bytes = |member: &str| URL_SAFE_NO_PAD.decode(text(member)).unwrap();
+    let sealed = Sealed {
+        header: header(),
+        protected: text("protected").to_owned(),
+        iv: bytes("iv").try_into().unwrap(),
+        ciphertext: [bytes("ciphertext"), bytes("tag")].concat(),
+    };
+    let secret = bytes("key").try_into().unwrap();
+    assert_eq!(sealed.open(&secret).unwrap(), text("plaintext").as_bytes());
+}

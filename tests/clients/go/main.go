@@ -1,10 +1,12 @@
-// A raw Synapse client in Go: `rawclient URL` plays the scripted scenario against a Harbor.
+// A raw Synapse client in Go: `rawclient client URL` plays the scripted scenario against a Harbor.
 //
-//	rawclient URL                          one line per check, exit status 0 if all are ok
-//	rawclient URL --listen AGENT COUNT     prints id and SHA-256 of each received payload
-//	rawclient URL --send FROM TO FILE      sends each line of FILE as a payload
-//	rawclient --vectors FILE               checks every signature of tests/vectors/signatures.json
-//	rawclient URL KEYS AGENT PEER          registers signed, sends PEER a signed message and verifies its answer
+//	rawclient client URL                          one line per check, exit status 0 if all are ok
+//	rawclient client URL --listen AGENT COUNT     prints id and SHA-256 of each received payload
+//	rawclient client URL --send FROM TO FILE      sends each line of FILE as a payload
+//	rawclient signing --vectors FILE              checks every signature of tests/vectors/signatures.json
+//	rawclient signing URL KEYS AGENT PEER         registers signed, sends PEER a signed message and verifies its answer
+//	rawclient sealing --vectors FILE              opens every entry of tests/vectors/sealed.json, or must not
+//	rawclient sealing URL KEYS AGENT PEER         registers signed, and exchanges a signed and sealed message with PEER
 package main
 
 import (
@@ -25,19 +27,27 @@ func main() {
 		os.Exit(1)
 	})
 	var err error
-	switch given := os.Args[1:]; {
-	case len(given) == 1:
+	program, given := "", []string{}
+	if len(os.Args) > 1 {
+		program, given = os.Args[1], os.Args[2:]
+	}
+	switch {
+	case program == "client" && len(given) == 1:
 		err = play(given[0])
-	case len(given) == 4 && given[1] == "--listen":
+	case program == "client" && len(given) == 4 && given[1] == "--listen":
 		err = listen(given[0], given[2], given[3], wait)
-	case len(given) == 5 && given[1] == "--send":
+	case program == "client" && len(given) == 5 && given[1] == "--send":
 		err = send(given[0], given[2], given[3], given[4])
-	case len(given) == 2 && given[0] == "--vectors":
+	case program == "signing" && len(given) == 2 && given[0] == "--vectors":
 		err = caught(func() { checkVectors(given[1]) })
-	case len(given) == 4:
+	case program == "signing" && len(given) == 4:
 		err = caught(func() { exchange(given[0], given[1], given[2], given[3]) })
+	case program == "sealing" && len(given) == 2 && given[0] == "--vectors":
+		err = caught(func() { checkSealed(given[1]) })
+	case program == "sealing" && len(given) == 4:
+		err = caught(func() { exchangeSealed(given[0], given[1], given[2], given[3]) })
 	default:
-		fmt.Fprintln(os.Stderr, "usage: rawclient URL [--listen AGENT COUNT | --send FROM TO FILE | KEYS AGENT PEER]")
+		fmt.Fprintln(os.Stderr, "usage: rawclient client|signing|sealing ARGUMENTS; main.go lists them")
 		os.Exit(2)
 	}
 	if err != nil {

@@ -21,8 +21,10 @@ import (
 
 // jwk is one key of a JSON Web Key Set.
 type jwk struct {
-	Kid, Alg, X, D, K string
-	AgentID           string `json:"agent_id"`
+	Kid, Alg, Use, X, D, K string
+	AgentID                string `json:"agent_id"`
+	NotBefore              string `json:"not_before"`
+	NotAfter               string `json:"not_after"`
 }
 
 // envelope is a message as an open object.
@@ -119,24 +121,9 @@ func checkVectors(path string) {
 
 // exchange registers signed, sends the peer a signed message and verifies its answer.
 func exchange(url, file, id, peer string) {
-	data, err := os.ReadFile(file)
-	must(err)
-	var set struct{ Keys []jwk }
-	must(json.Unmarshal(data, &set))
-	keys := map[string]jwk{}
-	for _, key := range set.Keys {
-		keys[key.AgentID] = key
-	}
+	keys := keysOf(file, func(key jwk) string { return key.AgentID })
 	mine, theirs := keys[id], keys[peer]
-
-	agent, err := joinWith(url, id, func(nonce string) (string, []byte) {
-		head := start("synapse.register", id)
-		head["payload"] = envelope{"nonce": nonce}
-		return head["id"].(string), head.signed(mine)
-	})
-	must(err)
-	need(bytes.Contains(agent.challenge.Payload, []byte(`"auth":"required"`)), "%s", agent.challenge.data)
-	need(agent.registered.Type == "synapse.registered", "%s", agent.registered.data)
+	agent := joinSigned(url, id, mine)
 	fmt.Println("ok   registered")
 
 	head := start("greeting", id)
@@ -160,6 +147,32 @@ func exchange(url, file, id, peer string) {
 	need(!theirs.verifies(got.covered(), message.Signature), "the peer's signature fits anything")
 	fmt.Println("ok   verified")
 	agent.leave()
+}
+
+// keysOf reads a file of keys; each is named by `name`.
+func keysOf(file string, name func(jwk) string) map[string]jwk {
+	data, err := os.ReadFile(file)
+	must(err)
+	var set struct{ Keys []jwk }
+	must(json.Unmarshal(data, &set))
+	keys := map[string]jwk{}
+	for _, key := range set.Keys {
+		keys[name(key)] = key
+	}
+	return keys
+}
+
+// joinSigned connects to a Harbor that requires it, and registers signed.
+func joinSigned(url, id string, key jwk) *Agent {
+	agent, err := joinWith(url, id, func(nonce string) (string, []byte) {
+		head := start("synapse.register", id)
+		head["payload"] = envelope{"nonce": nonce}
+		return head["id"].(string), head.signed(key)
+	})
+	must(err)
+	need(bytes.Contains(agent.challenge.Payload, []byte(`"auth":"required"`)), "%s", agent.challenge.data)
+	need(agent.registered.Type == "synapse.registered", "%s", agent.registered.data)
+	return agent
 }
 
 // start is the beginning of an envelope that may be signed.

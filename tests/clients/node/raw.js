@@ -27,20 +27,26 @@ const isSpace = (byte) => byte === 0x20 || byte === 0x09 || byte === 0x0a || byt
 
 /** The payload's own bytes, as they stand in a received frame. */
 export function payloadOf(data) {
+  for (const [key, value] of members(data)) if (key === "payload") return value;
+  throw new Error("the frame has no payload");
+}
+
+/** The keys of a JSON object, each with its value's own bytes, in order; a key given twice comes twice. */
+export function* members(data) {
   let at = skipSpace(data, 0);
-  if (data[at] !== OPEN_BRACE) throw new Error("the frame is not a JSON object");
-  at += 1;
-  for (;;) {
-    at = skipSpace(data, at);
+  if (data[at] !== OPEN_BRACE) throw new Error("not a JSON object");
+  at = skipSpace(data, at + 1);
+  while (data[at] !== CLOSE_BRACE) {
     if (data[at] === COMMA) at = skipSpace(data, at + 1);
-    if (data[at] !== QUOTE) throw new Error("the frame has no payload");
+    if (data[at] !== QUOTE) throw new Error("a key is missing");
     const keyEnd = stringEnd(data, at);
     const key = JSON.parse(data.toString("utf8", at, keyEnd));
     at = skipSpace(data, keyEnd);
     if (data[at] !== COLON) throw new Error("a member has no value");
     const start = skipSpace(data, at + 1);
     at = valueEnd(data, start);
-    if (key === "payload") return data.subarray(start, at);
+    yield [key, data.subarray(start, at)];
+    at = skipSpace(data, at);
   }
 }
 

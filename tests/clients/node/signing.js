@@ -6,14 +6,15 @@
 import canonicalize from "canonicalize";
 import { createHmac, createPrivateKey, createPublicKey, sign as edSign, verify as edVerify } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import { Agent } from "./agent.js";
 
-const ALGORITHMS = { HS256: "HMAC-SHA256", HS512: "HMAC-SHA512", EdDSA: "Ed25519" };
+export const ALGORITHMS = { HS256: "HMAC-SHA256", HS512: "HMAC-SHA512", EdDSA: "Ed25519" };
 const HASHES = { HS256: "sha256", HS512: "sha512" };
 
 /** The bytes that a signature of this envelope covers. */
-function covered({ signature, harbor, ...rest }) {
+export function covered({ signature, harbor, ...rest }) {
   return Buffer.from(canonicalize(rest));
 }
 
@@ -24,7 +25,7 @@ function sign({ kty, crv, alg, x, d, k }, data) {
 }
 
 /** Whether a signature is this key's over these bytes. */
-function verifies(jwk, data, signature) {
+export function verifies(jwk, data, signature) {
   if (jwk.alg !== "EdDSA") return sign(jwk, data) === signature;
   const { kty, crv, x } = jwk;
   const key = createPublicKey({ key: { kty, crv, x }, format: "jwk" });
@@ -32,12 +33,12 @@ function verifies(jwk, data, signature) {
 }
 
 /** The envelope with its signature. */
-function signed(envelope, jwk) {
+export function signed(envelope, jwk) {
   const whole = { ...envelope, signature_algorithm: ALGORITHMS[jwk.alg] };
   return { ...whole, signature: sign(jwk, covered(whole)) };
 }
 
-function need(condition, what) {
+export function need(condition, what) {
   if (condition) return;
   console.log(`FAIL ${what}`);
   process.exit(1);
@@ -83,15 +84,20 @@ async function exchange(url, keys, id, peer) {
   await agent.leave();
 }
 
-const given = process.argv.slice(2);
-if (given[0] === "--vectors" && given.length === 2) {
-  checkVectors(given[1]);
-} else if (given.length === 4) {
-  const [url, file, id, peer] = given;
-  setTimeout(() => need(false, "the deadline passed"), 90_000).unref();
-  const keys = JSON.parse(readFileSync(file)).keys;
-  await exchange(url, Object.fromEntries(keys.map((jwk) => [jwk.agent_id, jwk])), id, peer);
-} else {
-  console.error("usage: signing.js --vectors FILE | URL KEYS AGENT PEER");
-  process.exit(2);
+/** Runs what the command line asks for: `--vectors FILE`, or URL KEYS AGENT PEER; keys by `of` their JSON Web Key. */
+export async function main(checkVectors, exchange, of) {
+  const given = process.argv.slice(2);
+  if (given[0] === "--vectors" && given.length === 2) {
+    await checkVectors(given[1]);
+  } else if (given.length === 4) {
+    const [url, file, id, peer] = given;
+    setTimeout(() => need(false, "the deadline passed"), 90_000).unref();
+    const keys = JSON.parse(readFileSync(file)).keys;
+    await exchange(url, Object.fromEntries(keys.map((jwk) => [of(jwk), jwk])), id, peer);
+  } else {
+    console.error(`usage: ${process.argv[1]} --vectors FILE | URL KEYS AGENT PEER`);
+    process.exit(2);
+  }
 }
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await main(checkVectors, exchange, (jwk) => jwk.agent_id);

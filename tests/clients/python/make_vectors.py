@@ -3,11 +3,12 @@
   make_vectors.py [FILE]     the same bytes each time; without FILE they are printed
 """
 
+import hashlib
 import json
 import pathlib
 import sys
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from signing import ALGORITHMS, covered, decode, encode, sign
 
@@ -244,6 +245,14 @@ def refused():
     s = int.from_bytes(raw[32:], "little") + ORDER
     malleable = encode(raw[:32] + s.to_bytes(32, "little"))
     yield "S beyond the order of the group", ED, "bad_signature", "signature", good["envelope"].replace(good["signature"], malleable)
+    # R is the neutral element: S = k·a solves the equation, whatever the message (RFC 8032 section 5.1.7).
+    seed = hashlib.sha512(decode(ED["d"])).digest()[:32]
+    a = int.from_bytes(seed, "little") & (2**254 - 8) | 2**254
+    r = (1).to_bytes(32, "little")
+    k = int.from_bytes(hashlib.sha512(r + decode(ED["x"]) + good["canonical"].encode()).digest(), "little") % ORDER
+    neutral = encode(r + (k * a % ORDER).to_bytes(32, "little"))
+    Ed25519PublicKey.from_public_bytes(decode(ED["x"])).verify(decode(neutral), good["canonical"].encode())
+    yield "R of small order", ED, "bad_signature", "signature", good["envelope"].replace(good["signature"], neutral)
     other = good["envelope"].replace(good["signature"], sign(KEYS[3], good["canonical"].encode()))
     yield "signed with another key", ED, "bad_signature", "signature", other
 
