@@ -33,6 +33,7 @@ mod groups;
 mod handshake;
 mod identity;
 mod json;
+mod keyring;
 mod path;
 mod presence;
 mod process;

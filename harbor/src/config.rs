@@ -15,17 +15,21 @@ use std::{
 use serde::Deserialize;
 use synapse::{
     control::{Auth, in_plain_words},
-    keys::Keyring,
     limits::FRAME_BYTES_MAX_DEFAULT,
 };
 
 use check::{CONNECTIONS_MAX, Words};
 
-use crate::{clock::TimeToLive, tls::Tls};
+use crate::{
+    clock::TimeToLive,
+    keys::{Place, Reading},
+    tls::Tls,
+};
 
 /// What was written: one optional value a setting. Each is a flag, an environment variable
 /// (`HARBOR_` and the name in capitals) and a key of the TOML file.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
+#[command(next_help_heading = "Settings")]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7420]
@@ -156,7 +160,11 @@ pub struct Settings {
         global = true
     )]
     pub drain_seconds: Option<u64>,
-    /// JSON Web Key Set with the agents' keys, mode 600, read again when it changes [default: none]
+    /// Folder of what Harbor keeps; made when there is something to keep [default: ./harbor-data]
+    #[arg(long, env = "HARBOR_DATA", value_name = "DIR", global = true)]
+    pub data: Option<PathBuf>,
+    /// JSON Web Key Set with the agents' keys, mode 600, read again when it changes
+    /// [default: keys.json in the data folder, if it is there]
     #[arg(long, env = "HARBOR_KEYS", value_name = "FILE", global = true)]
     pub keys: Option<PathBuf>,
     /// Who may register: `open` is anybody, `required` whoever signs with a key of the agent [default: open]
@@ -217,9 +225,9 @@ pub struct Config {
     /// How long a stopping node may take to flush and close.
     pub drain: Duration,
     /// Where the agents' keys are.
-    pub keys: Option<PathBuf>,
+    pub(crate) keys: Place,
     /// The keys that were there.
-    pub(crate) keyring: Keyring,
+    pub(crate) keyring: Reading,
     /// Who may register.
     pub(crate) auth: Auth,
     /// What signatures of messages mean.
@@ -229,6 +237,9 @@ pub struct Config {
     /// What is logged.
     pub log_level: tracing::Level,
 }
+
+/// The data folder unless another is named.
+const DATA: &str = "./harbor-data";
 
 /// The commented default file, as `harbor config print` gives it.
 pub const DEFAULT_FILE: &str = include_str!("config/default.toml");
@@ -288,12 +299,22 @@ impl Settings {
             bytes_per_second: self.bytes_per_second.or(lower.bytes_per_second),
             groups_per_agent_max: self.groups_per_agent_max.or(lower.groups_per_agent_max),
             drain_seconds: self.drain_seconds.or(lower.drain_seconds),
+            data: self.data.or(lower.data),
             keys: self.keys.or(lower.keys),
             auth: self.auth.or(lower.auth),
             signatures: self.signatures.or(lower.signatures),
             clock_window_seconds: self.clock_window_seconds.or(lower.clock_window_seconds),
             log_level: self.log_level.or(lower.log_level),
         }
+    }
+
+    /// Where the keyring is.
+    pub fn keyring(&self) -> Place {
+        let data = self
+            .data
+            .as_deref()
+            .filter(|path| !path.as_os_str().is_empty());
+        Place::of(self.keys.clone(), data.unwrap_or(Path::new(DATA)))
     }
 
     /// What is meant.
@@ -306,6 +327,8 @@ impl Settings {
         let ttl_default_seconds = self.ttl_default_seconds;
         let connections_max = self.connections_max.unwrap_or(100_000);
         let config = Config {
+            keys: self.keyring(),
+            keyring: Reading::default(),
             listen: self
                 .listen
                 .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 7420))),
@@ -332,8 +355,6 @@ impl Settings {
             bytes_per_second: self.bytes_per_second.unwrap_or(0),
             groups_per_agent_max: self.groups_per_agent_max.unwrap_or(1_000),
             drain: Duration::from_secs(self.drain_seconds.unwrap_or(10)),
-            keys: self.keys.filter(|path| !path.as_os_str().is_empty()),
-            keyring: Keyring::default(),
             auth: Auth::Open,
             signatures: Signatures::Off,
             clock_window: Duration::from_secs(self.clock_window_seconds.unwrap_or(300)),
@@ -382,7 +403,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            24,
+            25,
             "every setting is in the file"
         );
     }

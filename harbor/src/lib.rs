@@ -20,7 +20,7 @@
 //! | asked | [`registry`] | who is connected |
 //! | asked | [`groups`] | members, roles, watchers |
 //! | asked | `duplicates` | which ids a sender has used lately |
-//! | asked | `keys` | whose keys are live |
+//! | asked | [`keys`] | whose keys are live, and the command that changes the keyring |
 //! | asked | `clock` | the only source of time |
 //! | door | `gateway` | the HTTP routes |
 //! | outward | `metrics` | what is counted |
@@ -58,7 +58,7 @@ pub mod groups;
 
 mod duplicates;
 
-mod keys;
+pub mod keys;
 
 mod clock;
 

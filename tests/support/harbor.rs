@@ -18,6 +18,8 @@ impl Harbor {
     pub async fn with(settings: Settings) -> Harbor {
         let free = Settings {
             listen: Some(([127, 0, 0, 1], 0).into()),
+            // Nothing of whoever runs the tests.
+            data: Some(super::NO_DATA.into()),
             ..Settings::default()
         };
         let config = settings.or(free).into_config().unwrap();

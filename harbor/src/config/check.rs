@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use synapse::control::Auth;
 
 use super::{Config, Signatures};
-use crate::{keys, limits, tls::Tls};
+use crate::{limits, tls::Tls};
 
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
 pub(super) const CONNECTIONS_MAX: usize = 10_000_000;
@@ -146,13 +146,9 @@ impl Words {
                 Signatures::Required
             }
         };
-        match config.keys.as_deref().map(keys::read) {
-            Some(Ok(ring)) => config.keyring = ring,
-            Some(Err(problem)) => problems.push(problem),
-            None if config.auth == Auth::Required => {
-                problems.push("keys: with auth = required a file of keys is needed".to_owned());
-            }
-            None => {}
+        match config.keys.at_start(config.auth) {
+            Ok(reading) => config.keyring = reading,
+            Err(problem) => problems.push(problem),
         }
         problems
     }
