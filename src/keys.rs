@@ -4,9 +4,12 @@
 //! key that signs ([`Key`]) and one that seals ([`SealingKey`]) are two types.
 //! Secrets are wiped from memory when dropped and never shown by `Debug`.
 
+mod file;
 mod jwk;
+mod purpose;
 mod ring;
 mod sealing;
+mod set;
 
 use std::fmt;
 
@@ -14,8 +17,10 @@ use ed25519_dalek::{SigningKey, VerifyingKey};
 use zeroize::Zeroizing;
 
 pub use jwk::Jwk;
+pub use purpose::Purpose;
 pub use ring::Keyring;
 pub use sealing::{SEALS_MAX, SealingKey};
+pub use set::KeySet;
 
 /// How a key signs; the algorithm is a property of the key, never of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

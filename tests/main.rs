@@ -35,6 +35,7 @@ mod groups;
 mod handshake;
 mod identity;
 mod json;
+mod keyring;
 mod path;
 mod permissions;
 mod presence;

@@ -63,6 +63,24 @@ async fn secrets_are_in_nothing_that_comes_out() {
     }
     came_out += &harbor.metrics().await;
     came_out += &harbor.said().await;
+    // What the commands say of the same keys.
+    let new = folder.path().join("new.json").display().to_string();
+    for command in [
+        &["list"][..],
+        &["list", "--json"],
+        &["export"],
+        &["rotate", "Ed25519", "--out", &new],
+        &["revoke", "Ed25519"],
+    ] {
+        let ran = std::process::Command::new(binary("harbor"))
+            .args([&["keys"], command, &["--keys", &file]].concat())
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        came_out += &String::from_utf8(ran.stdout).unwrap();
+        came_out += &String::from_utf8(ran.stderr).unwrap();
+    }
+    ring.write(&path).unwrap();
     // Files that are wrong in each place, and what is said of them.
     let right = std::fs::read_to_string(path).unwrap();
     for (from, to) in [

@@ -18,6 +18,9 @@ pub use raw::Raw;
 /// How long anything that must happen may take, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
 
+/// A data folder that is not there.
+pub const NO_DATA: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/no-data");
+
 /// Waits for what must happen; says what it was when it does not.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(SOON, future).await {
@@ -45,14 +48,16 @@ pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// The path of one of this workspace's programs, built by the cargo that runs the tests.
 pub fn binary(name: &str) -> std::path::PathBuf {
-    use std::{process::Command, sync::Mutex};
-    static BUILDING: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = BUILDING.lock();
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--workspace", "--bin", name])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
-    assert!(built.unwrap().success(), "cargo builds {name}");
+    use std::{collections::HashSet, process::Command, sync::Mutex};
+    static BUILT: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+    let mut built = BUILT.lock().unwrap();
+    if built.get_or_insert_default().insert(name.to_owned()) {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--workspace", "--bin", name])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status();
+        assert!(status.unwrap().success(), "cargo builds {name}");
+    }
     // The test binary is in target/PROFILE/deps.
     let deps = std::env::current_exe()
         .unwrap()

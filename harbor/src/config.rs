@@ -4,6 +4,7 @@
 //! over the default. Every problem is reported, not only the first.
 
 mod check;
+mod files;
 
 use std::{
     net::SocketAddr,
@@ -15,17 +16,24 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 use synapse::{
     control::{Auth, in_plain_words},
-    keys::Keyring,
     limits::FRAME_BYTES_MAX_DEFAULT,
 };
 
 use check::{CONNECTIONS_MAX, Words};
+use files::Files;
 
-use crate::{clock::TimeToLive, permissions::Permissions, tls::Tls, tokens::Tokens};
+use crate::{
+    clock::TimeToLive,
+    keys::{Place, Reading},
+    permissions::Permissions,
+    tls::Tls,
+    tokens::Tokens,
+};
 
 /// What was written: one optional value a setting. Each is a flag, an environment variable
 /// (`HARBOR_` and the name in capitals) and a key of the TOML file.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
+#[command(next_help_heading = "Settings")]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7420]
@@ -156,7 +164,11 @@ pub struct Settings {
         global = true
     )]
     pub drain_seconds: Option<u64>,
-    /// JSON Web Key Set with the agents' keys, mode 600, read again when it changes [default: none]
+    /// Folder of what Harbor keeps; made when there is something to keep [default: ./harbor-data]
+    #[arg(long, env = "HARBOR_DATA", value_name = "DIR", global = true)]
+    pub data: Option<PathBuf>,
+    /// JSON Web Key Set with the agents' keys, mode 600, read again when it changes
+    /// [default: keys.json in the data folder, if it is there]
     #[arg(long, env = "HARBOR_KEYS", value_name = "FILE", global = true)]
     pub keys: Option<PathBuf>,
     /// JSON Web Key Set of those who issue bearer tokens, read again when it changes [default: none]
@@ -241,9 +253,9 @@ pub struct Config {
     /// How long a stopping node may take to flush and close.
     pub drain: Duration,
     /// Where the agents' keys are.
-    pub keys: Option<PathBuf>,
+    pub(crate) keys: Place,
     /// The keys that were there.
-    pub(crate) keyring: Keyring,
+    pub(crate) keyring: Reading,
     /// Bearer tokens, if they are taken.
     pub(crate) tokens: Option<Arc<Tokens>>,
     /// Who may register.
@@ -257,6 +269,9 @@ pub struct Config {
     /// What is logged.
     pub log_level: tracing::Level,
 }
+
+/// The data folder unless another is named.
+const DATA: &str = "./harbor-data";
 
 /// The commented default file, as `harbor config print` gives it.
 pub const DEFAULT_FILE: &str = include_str!("config/default.toml");
@@ -310,6 +325,7 @@ impl Settings {
             bytes_per_second: self.bytes_per_second.or(lower.bytes_per_second),
             groups_per_agent_max: self.groups_per_agent_max.or(lower.groups_per_agent_max),
             drain_seconds: self.drain_seconds.or(lower.drain_seconds),
+            data: self.data.or(lower.data),
             keys: self.keys.or(lower.keys),
             tokens: self.tokens.or(lower.tokens),
             token_audience: self.token_audience.or(lower.token_audience),
@@ -322,6 +338,17 @@ impl Settings {
         }
     }
 
+    /// Where the keyring is.
+    pub fn keyring(&self) -> Place {
+        Place::of(self.keys.clone(), self.data_folder())
+    }
+
+    fn data_folder(&self) -> &Path {
+        let named = self.data.as_deref();
+        let named = named.filter(|path| !path.as_os_str().is_empty());
+        named.unwrap_or(Path::new(DATA))
+    }
+
     /// What is meant.
     ///
     /// # Errors
@@ -331,7 +358,10 @@ impl Settings {
         let ttl_max_seconds = self.ttl_max_seconds.unwrap_or(30 * 86_400);
         let ttl_default_seconds = self.ttl_default_seconds;
         let connections_max = self.connections_max.unwrap_or(100_000);
+        let data = self.data_folder().to_owned();
         let config = Config {
+            keys: self.keyring(),
+            keyring: Reading::default(),
             listen: self
                 .listen
                 .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 7420))),
@@ -358,8 +388,6 @@ impl Settings {
             bytes_per_second: self.bytes_per_second.unwrap_or(0),
             groups_per_agent_max: self.groups_per_agent_max.unwrap_or(1_000),
             drain: Duration::from_secs(self.drain_seconds.unwrap_or(10)),
-            keys: self.keys.filter(|path| !path.as_os_str().is_empty()),
-            keyring: Keyring::default(),
             tokens: None,
             auth: Auth::Open,
             permissions: Arc::default(),
@@ -371,11 +399,14 @@ impl Settings {
             log_level: self.log_level,
             auth: self.auth,
             signatures: self.signatures,
-            permissions: self.permissions.filter(|path| !path.as_os_str().is_empty()),
         };
-        let tls = Tls::configured(self.tls_certificate, self.tls_key, self.tls_client_ca);
-        let tokens = Tokens::configured(self.tokens, self.token_audience, self.token_issuer);
-        config.checked(&words, tls, tokens)
+        let files = Files {
+            tls: Tls::configured(self.tls_certificate, self.tls_key, self.tls_client_ca),
+            tokens: Tokens::configured(self.tokens, self.token_audience, self.token_issuer),
+            permissions: self.permissions,
+            data,
+        };
+        config.checked(&words, files)
     }
 }
 
@@ -423,7 +454,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            28,
+            29,
             "every setting is in the file"
         );
     }

@@ -3,10 +3,16 @@
 //! Asked by the handshake (who registers) and by verification (who made a message). The file is
 //! looked at again every second; what it revokes is revoked for open connections too.
 
+pub mod command;
+
+mod expiry;
+mod place;
+
 use std::{
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use parking_lot::RwLock;
@@ -15,16 +21,30 @@ use synapse::{
     refusal::Close,
 };
 
-use crate::{clock, node::Node};
+use crate::{
+    clock,
+    node::Node,
+    watched::{Stamp, Watched},
+};
+use expiry::Expiry;
+pub use place::Place;
 
 /// How often the file is looked at, and connections whose key has ended are closed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The keyring, and the file it came from.
-#[derive(Debug, Default)]
+/// The keyring, and the file it comes from, which need not be there.
+#[derive(Debug)]
 pub(crate) struct Keys {
-    path: Option<PathBuf>,
+    file: Watched,
     ring: RwLock<Arc<Keyring>>,
+}
+
+/// A keyring as it was read at the start.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reading {
+    ring: Arc<Keyring>,
+    /// What the file looked like just before.
+    stamp: Option<Stamp>,
 }
 
 /// Reads a keyring that nobody else on the machine can read.
@@ -32,21 +52,26 @@ pub(crate) struct Keys {
 /// # Errors
 ///
 /// One line that names the file and what is wrong, without any secret.
-pub(crate) fn read(path: &Path) -> Result<Keyring, String> {
-    use std::os::unix::fs::PermissionsExt as _;
+fn read(path: &Path) -> Result<Keyring, String> {
     let named = |error: &dyn std::fmt::Display| format!("keys: {}: {error}", path.display());
-    let metadata = std::fs::metadata(path).map_err(|error| named(&error))?;
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(named(&"others may read it; its mode must be 600"));
-    }
+    check_private(path).map_err(|problem| named(&problem))?;
     Keyring::from_file(path).map_err(|error: KeyError| named(&error))
 }
 
+/// Refuses a file that others than its owner may use.
+fn check_private(path: &Path) -> Result<(), String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if metadata.mode() & 0o077 != 0 {
+        return Err("others may read it; its mode must be 600".to_owned());
+    }
+    Ok(())
+}
+
 impl Keys {
-    pub(crate) fn new(path: Option<PathBuf>, ring: Keyring) -> Self {
+    pub(crate) fn new(path: PathBuf, reading: Reading) -> Self {
         Keys {
-            path,
-            ring: RwLock::new(Arc::new(ring)),
+            file: Watched::new(path, reading.stamp),
+            ring: RwLock::new(reading.ring),
         }
     }
 
@@ -63,39 +88,39 @@ impl Keys {
         known.is_some_and(|known| known.is_live(clock::wall()))
     }
 
-    fn changed_at(&self) -> Option<SystemTime> {
-        std::fs::metadata(self.path.as_ref()?).ok()?.modified().ok()
-    }
-
-    /// Reads the file again. A file that cannot be read changes nothing and is told once.
-    fn reload(&self) {
-        let Some(path) = &self.path else { return };
-        match read(path) {
-            Ok(ring) => {
-                tracing::info!(keys = ring.all().count(), "read the keyring again");
-                *self.ring.write() = Arc::new(ring);
-            }
-            Err(problem) => tracing::error!("the keyring stays as it was: {problem}"),
-        }
+    /// Reads the file again if it is another than at the last look, or could not be read then.
+    fn look_again(&self) -> Option<Result<(), String>> {
+        let outcome = self.file.look_again(read)?;
+        Some(outcome.map(|ring| *self.ring.write() = Arc::new(ring)))
     }
 }
 
 /// Keeps the ring and the issuers' keys as their files are, and closes the connections whose key or
-/// token ended, until the node stops.
+/// token ended, until the node stops. A file that cannot be read changes nothing.
 pub(crate) async fn watch(node: Arc<Node>) {
-    let mut read_at = node.keys.changed_at();
+    let mut expiry = Expiry::default();
+    expiry.look(&node.keys.ring(), &node.metrics);
     while tokio::time::timeout(LOOK_INTERVAL, node.stopping.cancelled())
         .await
         .is_err()
     {
-        let changed_at = node.keys.changed_at();
-        if changed_at.is_some() && changed_at != read_at {
-            read_at = changed_at;
-            node.keys.reload();
+        let looking = Arc::clone(&node);
+        // The file may be far away.
+        let looked = tokio::task::spawn_blocking(move || looking.keys.look_again()).await;
+        if let Ok(Some(outcome)) = looked {
+            node.metrics.keys_reloaded(&outcome);
+            match outcome {
+                Ok(()) => {
+                    let keys = node.keys.ring().all().count();
+                    tracing::info!(keys, "read the keyring again");
+                }
+                Err(problem) => tracing::error!("the keyring stays as it was: {problem}"),
+            }
         }
         if let Some(tokens) = &node.config.tokens {
             tokens.look_again();
         }
+        expiry.look(&node.keys.ring(), &node.metrics);
         for agent in node.registry.all() {
             if let Some(generation) = agent.lapsed(&node) {
                 tracing::info!(agent = %agent.id, "closing an agent whose key or token has ended");

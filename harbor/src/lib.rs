@@ -20,9 +20,10 @@
 //! | asked | [`registry`] | who is connected |
 //! | asked | [`groups`] | members, roles, watchers |
 //! | asked | `duplicates` | which ids a sender has used lately |
-//! | asked | `keys` | whose keys are live |
+//! | asked | [`keys`] | whose keys are live, and the command that changes the keyring |
 //! | asked | `tokens` | who a bearer token says its bearer is |
 //! | asked | [`permissions`] | what each agent may do |
+//! | asked | `watched` | files that are followed |
 //! | asked | `clock` | the only source of time |
 //! | door | `gateway` | the HTTP routes |
 //! | outward | `metrics` | what is counted |
@@ -60,10 +61,12 @@ pub mod groups;
 
 mod duplicates;
 
-mod keys;
+pub mod keys;
 
 pub mod permissions;
 mod tokens;
+
+mod watched;
 
 mod clock;
 

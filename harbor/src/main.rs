@@ -8,8 +8,11 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand, error::ErrorKind};
-use harbor::{Config, Harbor, Settings, config::DEFAULT_FILE, permissions::START_FILE};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ErrorKind},
+};
+use harbor::{Config, Harbor, Settings, config::DEFAULT_FILE, keys, permissions::START_FILE};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The command line was wrong (`EX_USAGE` of sysexits).
@@ -22,7 +25,8 @@ const EXIT_CONFIG: u8 = 78;
 /// Synapse Harbor: a message broker that AI agents hold one WebSocket to.
 ///
 /// Exit status: 0 after SIGTERM or SIGINT, 64 wrong command line, 69 cannot listen, 78 wrong
-/// configuration.
+/// configuration; of `keys` also 65 no such key, or a key that cannot be taken, 66 a file cannot be
+/// read, 73 a file cannot be written.
 #[derive(Debug, Parser)]
 #[command(name = "harbor", version, args_conflicts_with_subcommands = false)]
 struct Arguments {
@@ -38,11 +42,14 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// The configuration file
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = false)]
     Config(FileCommand),
     /// The file that says what each agent may do
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = false)]
     Permissions(FileCommand),
+    /// The keys of agents: add, list, rotate, revoke, export
+    #[command(subcommand, arg_required_else_help = false)]
+    Keys(keys::command::Command),
 }
 
 #[derive(Debug, Subcommand)]
@@ -60,27 +67,34 @@ fn main() -> ExitCode {
         }
         Err(error) => return fail(EXIT_USAGE, &[one_line(&error)]),
     };
-    let printed = match arguments.command {
+    let Arguments {
+        settings,
+        config,
+        command,
+    } = arguments;
+    let printed = match &command {
         Some(Command::Config(FileCommand::Print)) => Some(DEFAULT_FILE),
         Some(Command::Permissions(FileCommand::Print)) => Some(START_FILE),
-        None => None,
+        Some(Command::Keys(_)) | None => None,
     };
     if let Some(file) = printed {
         let _ = io::stdout().write_all(file.as_bytes());
         return ExitCode::SUCCESS;
     }
-    match configure(arguments) {
+    let settings = match config.as_deref().map(Settings::from_file).transpose() {
+        Ok(file) => settings.or(file.unwrap_or_default()),
+        Err(problem) => return fail(EXIT_CONFIG, &[problem]),
+    };
+    if let Some(Command::Keys(command)) = command {
+        return match keys::command::run(&command, &settings.keyring()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => fail(failure.status, &[failure.problem]),
+        };
+    }
+    match settings.into_config() {
         Ok(config) => run(config),
         Err(problems) => fail(EXIT_CONFIG, &problems),
     }
-}
-
-fn configure(arguments: Arguments) -> Result<Config, Vec<String>> {
-    let file = match &arguments.config {
-        Some(path) => Settings::from_file(path).map_err(|problem| vec![problem])?,
-        None => Settings::default(),
-    };
-    arguments.settings.or(file).into_config()
 }
 
 fn run(config: Config) -> ExitCode {
@@ -130,12 +144,24 @@ fn fail(status: u8, problems: &[String]) -> ExitCode {
 
 /// What is wrong with the command line, without the usage text that follows it.
 fn one_line(error: &clap::Error) -> String {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // `config` and `permissions` need one, and it is the same.
-        return "a subcommand is missing: print; see harbor --help".to_owned();
+    if error.kind() == ErrorKind::MissingSubcommand {
+        let said = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+        let (which, those) = (
+            said(ContextKind::InvalidSubcommand),
+            said(ContextKind::ValidSubcommand),
+        );
+        let which = which.trim_start_matches("harbor ");
+        let those = those.trim_end_matches(", help");
+        return format!("{which}: a subcommand is missing: {those}; see harbor --help");
     }
     let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
+    // What is missing stands below the first line.
+    let first: Vec<&str> = text
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .map(str::trim)
+        .collect();
+    let first = first.join(" ");
     let what = first.trim_start_matches("error: ");
     // What the standard library says of text that is no number, and of numbers beyond all bounds.
     let parsing = [

@@ -3,6 +3,8 @@
 //! Told outward from every stage. One registry a node, so several nodes in one process never mix.
 //! Hot-path figures are plain atomics; those with labels are touched only on refusals and closes.
 
+use std::sync::atomic::AtomicU64;
+
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
@@ -58,6 +60,9 @@ pub(crate) struct Metrics {
     /// Connections that ended before TLS was spoken.
     pub(crate) tls_handshakes_failed: Counter,
     tls_reloads: Family<OutcomeLabel, Counter>,
+    /// Seconds until the first agent is without a live key.
+    pub(crate) keys_expire_seconds: Gauge<f64, AtomicU64>,
+    keys_reloads: Family<OutcomeLabel, Counter>,
     refusals: Family<CodeLabel, Counter>,
     limited: Family<LimitLabel, Counter>,
     closes: Family<ReasonLabel, Counter>,
@@ -120,6 +125,13 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
+impl<T, E> From<&Result<T, E>> for OutcomeLabel {
+    fn from(outcome: &Result<T, E>) -> Self {
+        let outcome = if outcome.is_ok() { "ok" } else { "failed" };
+        OutcomeLabel { outcome }
+    }
+}
+
 /// Counters by label; every label is there from the start, at 0.
 fn labelled<L>(labels: impl IntoIterator<Item = L>) -> Family<L, Counter>
 where
@@ -145,7 +157,6 @@ impl Metrics {
         let closes = labelled(Close::ALL.map(|close| ReasonLabel {
             reason: close.label(),
         }));
-        let tls_reloads = labelled(["ok", "failed"].map(|outcome| OutcomeLabel { outcome }));
         let seconds = exponential_buckets(0.000_01, 4.0, 11);
         Metrics {
             connections: of.gauge("connections", "Sockets open now"),
@@ -184,11 +195,12 @@ impl Metrics {
                 "tls_handshakes_failed",
                 "Connections that ended before TLS was spoken",
             ),
-            tls_reloads: of.add(
-                "tls_reloads",
-                "Times the TLS files had changed, by whether they were usable",
-                tls_reloads,
+            tls_reloads: of.outcomes("tls_reloads", "Times the TLS files had changed, by outcome"),
+            keys_expire_seconds: of.countdown(
+                "keys_expire_seconds",
+                "Seconds until the first agent is without a live key",
             ),
+            keys_reloads: of.outcomes("keys_reloads", "Times the keyring had changed, by outcome"),
             refusals: of.add("refusals", "Frames and requests refused, by code", refusals),
             limited: of.add(
                 "limited",
@@ -229,13 +241,12 @@ impl Metrics {
 
     /// Counts a look at TLS files that had changed.
     pub(crate) fn tls_reloaded(&self, outcome: &Result<(), String>) {
-        let outcome = match outcome {
-            Ok(()) => "ok",
-            Err(_) => "failed",
-        };
-        self.tls_reloads
-            .get_or_create(&OutcomeLabel { outcome })
-            .inc();
+        self.tls_reloads.get_or_create(&outcome.into()).inc();
+    }
+
+    /// Counts a look at a keyring that had changed.
+    pub(crate) fn keys_reloaded(&self, outcome: &Result<(), String>) {
+        self.keys_reloads.get_or_create(&outcome.into()).inc();
     }
 
     /// The text a scrape gets.
@@ -262,5 +273,18 @@ impl Registrar {
 
     fn counter(&mut self, name: &str, help: &str) -> Counter {
         self.add(name, help, Counter::default())
+    }
+
+    /// Of things that work or do not.
+    fn outcomes(&mut self, name: &str, help: &str) -> Family<OutcomeLabel, Counter> {
+        let outcomes = labelled(["ok", "failed"].map(|outcome| OutcomeLabel { outcome }));
+        self.add(name, help, outcomes)
+    }
+
+    /// Endless until it is set, so that no alarm goes off before somebody has looked.
+    fn countdown(&mut self, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
+        let gauge = Gauge::default();
+        gauge.set(f64::INFINITY);
+        self.add(name, help, gauge)
     }
 }

@@ -71,7 +71,7 @@ impl Node {
             registry: Arc::new(Registry::default()),
             groups,
             systems,
-            keys: Keys::new(config.keys.clone(), config.keyring.clone()),
+            keys: Keys::new(config.keys.path().to_owned(), config.keyring.clone()),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             is_draining: AtomicBool::new(false),

@@ -13,10 +13,12 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::SystemTime,
 };
 
 use parking_lot::RwLock;
+use synapse::control::Auth;
+
+use crate::watched::{Stamp, Watched};
 
 pub(crate) use rule::Action;
 pub(crate) use upkeep::keep_up;
@@ -26,39 +28,61 @@ use rule::{Rule, Table};
 /// A commented file to start from, which allows everything, as `harbor permissions print` gives it.
 pub const START_FILE: &str = include_str!("permissions/start.toml");
 
+/// The file of permissions in the data folder.
+const FILE: &str = "permissions.toml";
+
 /// The permissions of a node, and the file they came from.
 #[derive(Debug)]
 pub(crate) struct Permissions {
-    path: Option<PathBuf>,
+    file: Watched,
     table: RwLock<Arc<Table>>,
     /// Grows with every change, after the change.
     version: AtomicU64,
 }
 
-/// Everything is allowed to everybody, for want of a file.
+/// Everything is allowed, and no file followed.
 impl Default for Permissions {
     fn default() -> Self {
-        Permissions::new(None, Table::everything())
+        Permissions {
+            file: Watched::new(PathBuf::new(), None),
+            table: RwLock::new(Arc::new(Table::everything())),
+            version: AtomicU64::new(0),
+        }
     }
 }
 
 impl Permissions {
-    /// Those of a file.
+    /// For a node that starts: those of the file that was named, else of the one in the data folder.
     ///
     /// # Errors
     ///
-    /// One line that names the file, the place in it and what is wrong.
-    pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        let table = read(path)?;
-        Ok(Permissions::new(Some(path.to_owned()), table))
-    }
-
-    fn new(path: Option<PathBuf>, table: Table) -> Self {
-        Permissions {
-            path,
+    /// One line that names the file, the place in it and what is wrong; also when authentication is
+    /// required and there is none.
+    pub(crate) fn at_start(
+        named: Option<PathBuf>,
+        data: &Path,
+        auth: Auth,
+    ) -> Result<Self, String> {
+        let named = named.filter(|path| !path.as_os_str().is_empty());
+        let is_named = named.is_some();
+        let path = named.unwrap_or_else(|| data.join(FILE));
+        let stamp = Stamp::of(&path);
+        let table = match stamp {
+            None if !is_named && auth == Auth::Open => Table::everything(),
+            None if !is_named => {
+                let path = path.display();
+                return Err(format!(
+                    "permissions: {path} is not there, and auth = required needs it; \
+                     harbor permissions print > {path} makes one that allows everything"
+                ));
+            }
+            _ => read(&path)?,
+        };
+        Ok(Permissions {
+            file: Watched::new(path, stamp),
             table: RwLock::new(Arc::new(table)),
             version: AtomicU64::new(0),
-        }
+        })
     }
 
     /// What an agent may do now.
@@ -79,22 +103,18 @@ impl Permissions {
         }
     }
 
-    fn changed_at(&self) -> Option<SystemTime> {
-        std::fs::metadata(self.path.as_ref()?).ok()?.modified().ok()
-    }
-
-    /// Reads the file again; whether it changed anything. A file that cannot be read does not, and
-    /// is told once.
-    fn reload(&self) -> bool {
-        let Some(path) = &self.path else { return false };
-        match read(path) {
-            Ok(table) => {
+    /// Reads the file again if it changed; whether that changed anything. A file that cannot be read
+    /// does not, and is told once.
+    fn look_again(&self) -> bool {
+        match self.file.look_again(read) {
+            None => false,
+            Some(Ok(table)) => {
                 tracing::info!(rules = table.len(), "read the permissions again");
                 *self.table.write() = Arc::new(table);
                 self.version.fetch_add(1, Ordering::Release);
                 true
             }
-            Err(problem) => {
+            Some(Err(problem)) => {
                 tracing::error!("permissions stay as they were: {problem}");
                 false
             }

@@ -6,10 +6,7 @@
 use std::{fmt::Display, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
-use synapse::{
-    control::Join as Membership,
-    keys::{Algorithm, SealingKey},
-};
+use synapse::{control::Join as Membership, keys::Purpose};
 
 const EXIT_CODES: &str = "\
 Output: for people on a terminal; JSON lines with --json, and when standard output is no terminal.
@@ -137,13 +134,6 @@ pub(crate) struct Keygen {
     /// Also add the key without its secret to this file, for whoever only verifies (Ed25519 only)
     #[arg(long, value_name = "FILE")]
     pub(crate) public: Option<PathBuf>,
-}
-
-/// What a key can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Sign(Algorithm),
-    Seal,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -282,12 +272,7 @@ pub(crate) struct Discover {
 }
 
 fn purpose(text: &str) -> Result<Purpose, &'static str> {
-    if text == SealingKey::ALGORITHM {
-        return Ok(Purpose::Seal);
-    }
-    let found = Algorithm::ALL.into_iter().find(|each| each.wire() == text);
-    let signing = found.map(Purpose::Sign);
-    signing.ok_or("it is HMAC-SHA256, HMAC-SHA512, Ed25519 or A256GCM")
+    Purpose::named(text).ok_or("it is HMAC-SHA256, HMAC-SHA512, Ed25519 or A256GCM")
 }
 
 fn whole(text: &str) -> Result<u64, &'static str> {

@@ -11,12 +11,12 @@ use jiff::Timestamp;
 use serde_json::json;
 use synapse::{
     Envelope,
-    keys::{Key, KeyError, Keyring, SealingKey},
+    keys::{Jwk, Key, KeyError, KeySet, Keyring, Purpose, SealingKey},
     signature,
 };
 
 use super::{
-    args::{Connection, Keygen, Purpose},
+    args::{Connection, Keygen},
     failure::{Failure, NO_INPUT, REFUSED, SYSTEM, USAGE},
 };
 
@@ -26,58 +26,35 @@ pub(crate) fn generate(connection: &Connection, keygen: &Keygen) -> Result<(), F
         return Err(Failure::new(USAGE, "--agent says whose key it is to be"));
     };
     let path = file(connection)?;
-    let today = Timestamp::now().strftime("%F").to_string();
+    let purpose = keygen.algorithm;
     let kid = keygen.kid.clone();
-    let kid = kid.unwrap_or_else(|| match keygen.algorithm {
-        Purpose::Sign(_) => format!("{agent_id}-{today}"),
-        Purpose::Seal => format!("{agent_id}-seal-{today}"),
-    });
-    let unmade = |error: KeyError| Failure::new(SYSTEM, error.to_string());
-    let algorithm = match keygen.algorithm {
-        Purpose::Sign(algorithm) => algorithm,
-        Purpose::Seal if keygen.public.is_some() => {
-            return Err(Failure::new(USAGE, "--public: A256GCM keys are all secret"));
-        }
-        Purpose::Seal => {
-            let mut key = SealingKey::generate(kid, agent_id).map_err(unmade)?;
-            key.not_after = keygen.not_after;
-            let line = made(&key.kid, agent_id, SealingKey::ALGORITHM);
-            add(path, |ring| ring.add_sealing(key))?;
-            return print(&line);
-        }
-    };
-    let mut key = Key::generate(kid, agent_id, algorithm).map_err(unmade)?;
-    key.not_after = keygen.not_after;
-    let public = match (&keygen.public, key.public()) {
+    let kid = kid.unwrap_or_else(|| purpose.default_kid(agent_id, Timestamp::now()));
+    let made = purpose.generate(&kid, agent_id);
+    let mut jwk = made.map_err(|error| Failure::new(SYSTEM, error.to_string()))?;
+    jwk.not_after = keygen.not_after.map_or(String::new(), |at| at.to_string());
+    let public = match (&keygen.public, jwk.public()) {
         (Some(path), Some(public)) => Some((path, public)),
         (Some(_), None) => {
-            return Err(Failure::new(USAGE, "--public: HMAC keys are all secret"));
+            let kind = match purpose {
+                Purpose::Sign(_) => "HMAC",
+                Purpose::Seal => SealingKey::ALGORITHM,
+            };
+            let line = format!("--public: {kind} keys are all secret");
+            return Err(Failure::new(USAGE, line));
         }
         (None, _) => None,
     };
-    let line = made(&key.kid, agent_id, algorithm.wire());
-    add(path, |ring| ring.add(key))?;
+    add(path, jwk)?;
     if let Some((path, public)) = public {
-        add(path, |ring| ring.add(public))?;
+        add(path, public)?;
     }
-    print(&line)
-}
-
-fn made(kid: &str, agent_id: &str, algorithm: &str) -> String {
-    json!({"kid": kid, "agent_id": agent_id, "algorithm": algorithm}).to_string()
+    let line = json!({"kid": kid, "agent_id": agent_id, "algorithm": purpose.name()});
+    print(&line.to_string())
 }
 
 /// Adds a key to a file, which may not be there yet.
-fn add(path: &Path, key: impl FnOnce(&mut Keyring) -> Result<(), KeyError>) -> Result<(), Failure> {
-    let mut ring = match Keyring::from_file(path) {
-        Err(KeyError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
-            Keyring::default()
-        }
-        read => read.map_err(|error| unusable(path, &error))?,
-    };
-    key(&mut ring)
-        .and_then(|()| ring.write(path))
-        .map_err(|error| unusable(path, &error))
+fn add(path: &Path, jwk: Jwk) -> Result<(), Failure> {
+    KeySet::edit(path, |set| set.add(jwk)).map_err(|error| unusable(path, &error))
 }
 
 /// Signs each line.

@@ -4,15 +4,19 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use super::{Algorithm, Key, KeyError, Material, SealingKey, Secret};
+use super::{Algorithm, Key, KeyError, Material, Purpose, SealingKey, Secret};
 use crate::{
     address::{self, Kind},
     timestamp::Timestamp,
 };
 
-/// A JSON Web Key. Members not listed are passed over, as RFC 7517 section 4 wants.
+/// From when a key is valid, and until when.
+type Life = (Option<jiff::Timestamp>, Option<jiff::Timestamp>);
+
+/// A JSON Web Key. Members not listed mean nothing to us (RFC 7517 section 4), and stay as they are.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Jwk {
@@ -45,6 +49,9 @@ pub struct Jwk {
     /// RFC 3339; not valid from then on. Our own.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub not_after: String,
+    /// Members of others.
+    #[serde(flatten)]
+    pub other: serde_json::Map<String, serde_json::Value>,
 }
 
 fn hidden_is_empty(text: &Zeroizing<String>) -> bool {
@@ -88,6 +95,52 @@ impl Jwk {
         self.alg == SealingKey::ALGORITHM
     }
 
+    /// What it says that it is for, if that is anything of ours.
+    pub fn purpose(&self) -> Option<Purpose> {
+        let mut signing = Algorithm::ALL.into_iter();
+        signing
+            .find(|algorithm| algorithm.jwk() == self.alg)
+            .map(Purpose::Sign)
+            .or(self.is_sealing().then_some(Purpose::Seal))
+    }
+
+    /// Whether it is a shared secret, or holds the secret half of a pair.
+    pub fn is_secret(&self) -> bool {
+        self.kty == "oct" || !self.d.is_empty()
+    }
+
+    /// The public half, with no members but ours; `None` for a shared secret, which has none.
+    pub fn public(&self) -> Option<Jwk> {
+        (self.kty == "OKP").then(|| Jwk {
+            d: Zeroizing::default(),
+            other: serde_json::Map::default(),
+            ..self.clone()
+        })
+    }
+
+    /// The thumbprint of a public key with SHA-256 (RFC 7638, RFC 8037 section 2), base64url. `None` for a
+    /// shared secret: its hash would help whoever guesses it (RFC 7638 section 7).
+    pub fn thumbprint(&self) -> Option<String> {
+        if self.kty != "OKP" {
+            return None;
+        }
+        // The texts are base64url and a name of a curve, which JSON escapes nothing of.
+        let members = format!(r#"{{"crv":"{}","kty":"OKP","x":"{}"}}"#, self.crv, self.x);
+        Some(URL_SAFE_NO_PAD.encode(Sha256::digest(members)))
+    }
+
+    /// When it is valid: from the first time, to before the second.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Member`] for a time that is none.
+    pub fn life(&self) -> Result<Life, KeyError> {
+        Ok((
+            time("not_before", &self.not_before)?,
+            time("not_after", &self.not_after)?,
+        ))
+    }
+
     /// The key for signatures it stands for.
     ///
     /// # Errors
@@ -111,8 +164,7 @@ impl Jwk {
             }
             _ => return Err(refused("kty", "oct for HS256 and HS512, OKP for EdDSA")),
         };
-        key.not_before = time("not_before", &self.not_before)?;
-        key.not_after = time("not_after", &self.not_after)?;
+        (key.not_before, key.not_after) = self.life()?;
         Ok(key)
     }
 
@@ -133,13 +185,12 @@ impl Jwk {
             }
         }
         let mut key = SealingKey::from_secret(&self.kid, &self.agent_id, &bytes("k", &self.k)?)?;
-        key.not_before = time("not_before", &self.not_before)?;
-        key.not_after = time("not_after", &self.not_after)?;
+        (key.not_before, key.not_after) = self.life()?;
         Ok(key)
     }
 
     fn check_names(&self) -> Result<(), KeyError> {
-        for (member, name) in [("kid", &self.kid), ("agent_id", &self.agent_id)] {
+        for (member, name) in [("agent_id", &self.agent_id), ("kid", &self.kid)] {
             if name.is_empty() || address::check(Kind::Name, member, name).is_err() {
                 let reason = "a name of 1 to 256 bytes without control characters is needed";
                 return Err(refused(member, reason));

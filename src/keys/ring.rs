@@ -4,15 +4,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    io::Write,
-    path::Path,
     sync::Arc,
 };
 
-use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::{Jwk, Key, KeyError, SealingKey};
+use super::{Jwk, Key, KeyError, KeySet, SealingKey};
 
 /// Keys by their agent, in the order of the file.
 #[derive(Debug, Clone, Default)]
@@ -23,11 +20,6 @@ pub struct Keyring {
     kids: HashSet<String>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Set {
-    keys: Vec<Jwk>,
-}
-
 impl Keyring {
     /// Reads the text of a JSON Web Key Set.
     ///
@@ -36,36 +28,7 @@ impl Keyring {
     /// [`KeyError::Set`] or, with the `kid`, what is wrong with a key. One bad key refuses the set:
     /// an agent must not silently lose one.
     pub fn from_json(text: &str) -> Result<Keyring, KeyError> {
-        let set: Set = serde_json::from_str(text).map_err(|error| {
-            // Its own message may quote a value.
-            let at = format!("see line {}, column {}", error.line(), error.column());
-            KeyError::Set(at)
-        })?;
-        let mut ring = Keyring::default();
-        for jwk in &set.keys {
-            let named = |error| match error {
-                KeyError::Member { member, reason } => KeyError::Member {
-                    member,
-                    reason: format!("{reason} (key {:?})", jwk.kid),
-                },
-                other => other,
-            };
-            if jwk.is_sealing() {
-                ring.add_sealing(jwk.to_sealing_key().map_err(named)?)?;
-            } else {
-                ring.add(jwk.to_key().map_err(named)?)?;
-            }
-        }
-        Ok(ring)
-    }
-
-    /// Reads a file.
-    ///
-    /// # Errors
-    ///
-    /// As [`Keyring::from_json`], and [`KeyError::System`].
-    pub fn from_file(path: &Path) -> Result<Keyring, KeyError> {
-        Keyring::from_json(&Zeroizing::new(std::fs::read_to_string(path)?))
+        KeySet::from_json(text)?.ring()
     }
 
     /// Adds a key for signatures.
@@ -135,36 +98,6 @@ impl Keyring {
     pub fn to_json(&self) -> Result<Zeroizing<String>, KeyError> {
         let signing = self.all().map(|key| Jwk::from(&**key));
         let sealing = self.all_sealing().map(|key| Jwk::from(&**key));
-        let keys = signing.chain(sealing).collect();
-        let text = serde_json::to_string_pretty(&Set { keys });
-        text.map(|text| Zeroizing::new(text + "\n"))
-            .map_err(|error| KeyError::Set(error.to_string()))
+        signing.chain(sealing).collect::<KeySet>().to_json()
     }
-
-    /// Writes the file anew, whole or not at all, readable by its owner only (mode 0600).
-    ///
-    /// # Errors
-    ///
-    /// [`KeyError::System`].
-    pub fn write(&self, path: &Path) -> Result<(), KeyError> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}", std::process::id()));
-        let beside = Path::new(&name);
-        let text = self.to_json()?;
-        let put = write_private(beside, &text).and_then(|()| std::fs::rename(beside, path));
-        if put.is_err() {
-            let _ = std::fs::remove_file(beside);
-        }
-        Ok(put?)
-    }
-}
-
-#[cfg(unix)]
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut options = std::fs::OpenOptions::new();
-    let options = options.write(true).create_new(true).mode(0o600);
-    let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }

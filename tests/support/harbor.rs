@@ -25,6 +25,8 @@ impl Harbor {
         let free = Settings {
             listen: Some(([127, 0, 0, 1], 0).into()),
             permissions: Some(EVERYTHING_PERMITTED.into()),
+            // Nothing of whoever runs the tests.
+            data: Some(super::NO_DATA.into()),
             ..Settings::default()
         };
         let config = settings.or(free).into_config().unwrap();

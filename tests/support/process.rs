@@ -36,7 +36,20 @@ impl Process {
         Process::spawn(shell).await
     }
 
+    /// The same in a folder, where its data folder then is; what it logs can be asked for.
+    pub async fn in_folder(folder: &std::path::Path, arguments: &[&str]) -> Process {
+        let mut harbor = Command::new(binary("harbor"));
+        harbor.args(arguments).current_dir(folder);
+        harbor.env_remove("HARBOR_DATA").stderr(Stdio::piped());
+        Process::spawn_as_is(harbor).await
+    }
+
     async fn spawn(mut command: Command) -> Process {
+        command.env("HARBOR_DATA", super::NO_DATA);
+        Process::spawn_as_is(command).await
+    }
+
+    async fn spawn_as_is(mut command: Command) -> Process {
         let mut child = command
             .args(["--listen", "127.0.0.1:0"])
             .env("HARBOR_PERMISSIONS", EVERYTHING_PERMITTED)

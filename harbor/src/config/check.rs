@@ -2,12 +2,12 @@
 //!
 //! The last step of configuring; nothing is bound before it passes.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use synapse::control::Auth;
 
-use super::{Config, Signatures};
-use crate::{keys, limits, permissions::Permissions, tls::Tls, tokens::Tokens};
+use super::{Config, Signatures, files::Files};
+use crate::limits;
 
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
 pub(super) const CONNECTIONS_MAX: usize = 10_000_000;
@@ -16,25 +16,9 @@ pub(super) const CONNECTIONS_MAX: usize = 10_000_000;
 const PER_SECOND_MAX: u32 = 1_000_000_000;
 
 impl Config {
-    pub(super) fn checked(
-        mut self,
-        words: &Words,
-        tls: Result<Option<Arc<Tls>>, String>,
-        tokens: Result<Option<Arc<Tokens>>, String>,
-    ) -> Result<Config, Vec<String>> {
+    pub(super) fn checked(mut self, words: &Words, files: Files) -> Result<Config, Vec<String>> {
         let mut problems = words.read_into(&mut self);
-        match tokens {
-            Ok(None) if self.auth == Auth::Required && self.keys.is_none() => {
-                let problem = "keys: with auth = required a file of keys is needed, or of tokens";
-                problems.push(problem.to_owned());
-            }
-            Ok(tokens) => self.tokens = tokens,
-            Err(problem) => problems.push(problem),
-        }
-        match tls {
-            Ok(tls) => self.tls = tls,
-            Err(problem) => problems.push(problem),
-        }
+        problems.extend(files.read_into(&mut self));
         let mut require = |holds: bool, problem: &str| {
             if !holds {
                 problems.push(problem.to_owned());
@@ -123,16 +107,15 @@ impl Config {
     }
 }
 
-/// The values that are words, and what they need beside them.
+/// The values that are words.
 pub(super) struct Words {
     pub(super) log_level: Option<String>,
     pub(super) auth: Option<String>,
     pub(super) signatures: Option<String>,
-    pub(super) permissions: Option<PathBuf>,
 }
 
 impl Words {
-    /// Reads them, and the keyring; the problems.
+    /// Reads them; the problems.
     fn read_into(&self, config: &mut Config) -> Vec<String> {
         let mut problems = Vec::new();
         match self.log_level.as_deref().map(str::parse) {
@@ -156,21 +139,6 @@ impl Words {
                 Signatures::Required
             }
         };
-        match config.keys.as_deref().map(keys::read) {
-            Some(Ok(ring)) => config.keyring = ring,
-            Some(Err(problem)) => problems.push(problem),
-            None => {}
-        }
-        match self.permissions.as_deref().map(Permissions::read) {
-            Some(Ok(permissions)) => config.permissions = Arc::new(permissions),
-            Some(Err(problem)) => problems.push(problem),
-            None if config.auth == Auth::Required => {
-                let problem = "permissions: with auth = required a file that says what each agent \
-                               may do is needed; harbor permissions print gives one to start from";
-                problems.push(problem.to_owned());
-            }
-            None => {}
-        }
         problems
     }
 }

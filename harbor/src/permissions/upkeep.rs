@@ -19,18 +19,13 @@ const LOOKS_AFTER_CHANGE: u32 = 2;
 
 /// Keeps the permissions as the file is, until the node stops.
 pub(crate) async fn keep_up(node: Arc<Node>) {
-    let mut read_at = node.config.permissions.changed_at();
     let mut looks = 0;
     while tokio::time::timeout(LOOK_INTERVAL, node.stopping.cancelled())
         .await
         .is_err()
     {
-        let changed_at = node.config.permissions.changed_at();
-        if changed_at.is_some() && changed_at != read_at {
-            read_at = changed_at;
-            if node.config.permissions.reload() {
-                looks = LOOKS_AFTER_CHANGE;
-            }
+        if node.config.permissions.look_again() {
+            looks = LOOKS_AFTER_CHANGE;
         }
         if looks > 0 {
             looks -= 1;
