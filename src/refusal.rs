@@ -37,6 +37,10 @@ pub enum Code {
     SenderMismatch,
     /// The signature is missing where one is required, or is not that of a live key of the sender.
     BadSignature,
+    /// A sealed payload that Harbor holds the key of, or could not hold any of, does not open.
+    BadSeal,
+    /// Nobody who is there has a key to seal with again, and policy wants one.
+    NoSealingKey,
     /// The sender's `timestamp` is further from Harbor's clock than signed messages may be.
     ClockSkew,
     /// Something other than `synapse.register` came first.
@@ -89,7 +93,7 @@ pub struct Row {
 
 impl Code {
     /// Every code, in the order of the table.
-    pub const ALL: [Code; 27] = [
+    pub const ALL: [Code; 29] = [
         Code::Malformed,
         Code::BinaryFrame,
         Code::TooDeep,
@@ -104,6 +108,8 @@ impl Code {
         Code::EmptyTargets,
         Code::SenderMismatch,
         Code::BadSignature,
+        Code::BadSeal,
+        Code::NoSealingKey,
         Code::ClockSkew,
         Code::NotRegistered,
         Code::AlreadyRegistered,
@@ -137,6 +143,8 @@ impl Code {
             Code::EmptyTargets => ("empty_targets", 400, None, AfterChange),
             Code::SenderMismatch => ("sender_mismatch", 403, None, AfterChange),
             Code::BadSignature => ("bad_signature", 401, None, AfterChange),
+            Code::BadSeal => ("bad_seal", 400, None, AfterChange),
+            Code::NoSealingKey => ("no_sealing_key", 409, None, AfterChange),
             Code::ClockSkew => ("clock_skew", 400, None, AfterChange),
             Code::NotRegistered => ("not_registered", 401, None, AfterChange),
             Code::AlreadyRegistered => ("already_registered", 409, None, AfterChange),

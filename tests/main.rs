@@ -37,6 +37,7 @@ mod path;
 mod presence;
 mod process;
 mod refusals;
+mod resealed;
 mod sealed;
 mod secrets;
 mod slow;

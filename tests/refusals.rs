@@ -313,6 +313,10 @@ async fn every_code_of_the_table_is_told() {
     for code in [Code::UnsafeNumber, Code::BadSignature, Code::ClockSkew] {
         told.insert(code.row().wire);
     }
+    // Of sealed payloads, in `resealed`.
+    for code in [Code::BadSeal, Code::NoSealingKey] {
+        told.insert(code.row().wire);
+    }
     let all: BTreeSet<_> = Code::ALL.iter().map(|code| code.row().wire).collect();
     assert_eq!(told, all);
 }

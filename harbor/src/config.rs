@@ -166,6 +166,15 @@ pub struct Settings {
     /// authentication is open, else required]
     #[arg(long, env = "HARBOR_SIGNATURES", value_name = "POLICY", global = true)]
     pub signatures: Option<String>,
+    /// What a receiver without a sealing key gets of a message that Harbor opened: `refuse` is
+    /// nothing, `clear` the payload in the clear [default: refuse]
+    #[arg(
+        long,
+        env = "HARBOR_SEALED_WITHOUT_KEY",
+        value_name = "POLICY",
+        global = true
+    )]
+    pub sealed_without_key: Option<String>,
     /// How far the timestamp of a signed message may be from this machine's clock, in seconds
     /// [default: 300]
     #[arg(
@@ -224,6 +233,8 @@ pub struct Config {
     pub(crate) auth: Auth,
     /// What signatures of messages mean.
     pub(crate) signatures: Signatures,
+    /// What a receiver without a sealing key gets.
+    pub(crate) sealed_without_key: SealedWithoutKey,
     /// How far the timestamp of a signed message may be from the clock.
     pub clock_window: Duration,
     /// What is logged.
@@ -291,6 +302,7 @@ impl Settings {
             keys: self.keys.or(lower.keys),
             auth: self.auth.or(lower.auth),
             signatures: self.signatures.or(lower.signatures),
+            sealed_without_key: self.sealed_without_key.or(lower.sealed_without_key),
             clock_window_seconds: self.clock_window_seconds.or(lower.clock_window_seconds),
             log_level: self.log_level.or(lower.log_level),
         }
@@ -336,6 +348,7 @@ impl Settings {
             keyring: Keyring::default(),
             auth: Auth::Open,
             signatures: Signatures::Off,
+            sealed_without_key: SealedWithoutKey::Refuse,
             clock_window: Duration::from_secs(self.clock_window_seconds.unwrap_or(300)),
             log_level: tracing::Level::INFO,
         };
@@ -343,6 +356,7 @@ impl Settings {
             log_level: self.log_level,
             auth: self.auth,
             signatures: self.signatures,
+            sealed_without_key: self.sealed_without_key,
         };
         let tls = Tls::configured(self.tls_certificate, self.tls_key, self.tls_client_ca);
         config.checked(&words, tls)
@@ -358,6 +372,15 @@ pub(crate) enum Signatures {
     VerifyIfPresent,
     /// Every message must be signed.
     Required,
+}
+
+/// What a receiver without a sealing key gets of a message that Harbor opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SealedWithoutKey {
+    /// Nothing.
+    Refuse,
+    /// The payload in the clear.
+    Clear,
 }
 
 #[cfg(test)]
@@ -382,7 +405,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            24,
+            25,
             "every setting is in the file"
         );
     }

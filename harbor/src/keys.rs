@@ -10,7 +10,10 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use synapse::keys::{Key, KeyError, Keyring};
+use synapse::{
+    keys::{Key, KeyError, Keyring},
+    limits::HARBOR_AGENT_ID,
+};
 
 use crate::{clock, node::Node};
 
@@ -36,7 +39,15 @@ pub(crate) fn read(path: &Path) -> Result<Keyring, String> {
     if metadata.permissions().mode() & 0o077 != 0 {
         return Err(named(&"others may read it; its mode must be 600"));
     }
-    Keyring::from_file(path).map_err(|error: KeyError| named(&error))
+    let ring = Keyring::from_file(path).map_err(|error: KeyError| named(&error))?;
+    let signs = ring.newest_signer(HARBOR_AGENT_ID, clock::wall()).is_some();
+    if !signs && ring.all_sealing().next().is_some() {
+        return Err(named(
+            &"holds sealing keys (A256GCM), with which Harbor opens and seals again, and no live \
+              Ed25519 key with its secret for agent_id harbor, with which it signs what it sealed",
+        ));
+    }
+    Ok(ring)
 }
 
 impl Keys {
@@ -70,6 +81,7 @@ impl Keys {
         match read(path) {
             Ok(ring) => {
                 tracing::info!(keys = ring.all().count(), "read the keyring again");
+                ring.keep_counts(&self.ring());
                 *self.ring.write() = Arc::new(ring);
             }
             Err(problem) => tracing::error!("the keyring stays as it was: {problem}"),

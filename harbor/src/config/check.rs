@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use synapse::control::Auth;
 
-use super::{Config, Signatures};
+use super::{Config, SealedWithoutKey, Signatures};
 use crate::{keys, limits, tls::Tls};
 
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
@@ -119,6 +119,7 @@ pub(super) struct Words {
     pub(super) log_level: Option<String>,
     pub(super) auth: Option<String>,
     pub(super) signatures: Option<String>,
+    pub(super) sealed_without_key: Option<String>,
 }
 
 impl Words {
@@ -146,6 +147,11 @@ impl Words {
                 Signatures::Required
             }
         };
+        match self.sealed_without_key.as_deref() {
+            None | Some("refuse") => {}
+            Some("clear") => config.sealed_without_key = SealedWithoutKey::Clear,
+            Some(_) => problems.push("sealed_without_key is refuse or clear".to_owned()),
+        }
         match config.keys.as_deref().map(keys::read) {
             Some(Ok(ring)) => config.keyring = ring,
             Some(Err(problem)) => problems.push(problem),
