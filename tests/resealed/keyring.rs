@@ -126,3 +126,32 @@ async fn a_file_without_harbors_key_changes_nothing_and_a_whole_one_does() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn once_harbors_key_has_ended_nothing_sealed_goes_on() {
+    let mut ring = ring_with(&["alice", "bob"]);
+    let mut harbors = (*ring.of("harbor")[0]).clone();
+    ring.remove("harbor-1");
+    harbors.not_after = Some(jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2));
+    ring.add(harbors).unwrap();
+    let here = started(ring, Settings::default()).await;
+    let mut alice = Agent::register(&here.harbor, "alice").await;
+    let mut bob = Agent::register(&here.harbor, "bob").await;
+    let to_bob = json!({"receiver": {"agent_id": "bob"}});
+    let mut delivered = 0;
+    let refused = soon("the key ends", async {
+        loop {
+            let message = sealed_by(&alice, to_bob.clone(), "alice", "1");
+            let answer = ask(&mut alice, &message).await;
+            if answer["type"] == "synapse.refused" {
+                break refusal_of(&answer);
+            }
+            delivered += 1;
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    let expected = ("no_sealing_key".to_owned(), "receiver.agent_id".to_owned());
+    assert_eq!(refused, expected);
+    assert_eq!(bob.received().await.len(), delivered);
+}
