@@ -11,18 +11,21 @@ mod turn;
 use std::hint::black_box;
 use std::sync::Arc;
 
+use aes_gcm::aead::Aead as _;
+use aes_gcm::{Aes256Gcm, Key as CipherKey, KeyInit as _, Nonce};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use ed25519_dalek::{Signer as _, SigningKey};
 use harbor::groups::{Member, Roster};
 use harbor::registry::Agent;
 use harbor::router::{self, Snapshot};
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use hmac::{Hmac, Mac as _};
 use serde_json::value::RawValue;
 use sha2::{Sha256, Sha512};
 use synapse::Envelope;
 use synapse::envelope::Endpoint;
-use synapse::keys::{Algorithm, Key};
+use synapse::keys::{Algorithm, Key, SealingKey};
+use synapse::sealed::{self, Relay};
 use synapse::signature;
 
 /// Envelopes by size: a name, bytes of each, and how many different ones are gone through.
@@ -188,6 +191,68 @@ fn verify(criterion: &mut Criterion) {
     }
 }
 
+/// Opening a sealed payload, sealing it again and signing the frame, beside the primitives alone.
+fn reseal(criterion: &mut Criterion) {
+    let at = jiff::Timestamp::now();
+    let sealing = |agent_id: &str, secret| {
+        SealingKey::from_secret(format!("{agent_id}-seal"), agent_id, secret).ok()
+    };
+    let keys = (sealing("agent-0", &[1; 32]), sealing("agent-1", &[2; 32]));
+    let signer = Key::from_secret("harbor-1", "harbor", Algorithm::Ed25519, &[7; 32]);
+    let ((Some(senders), Some(receivers)), Ok(signer)) = (keys, signer) else {
+        panic!("a secret of 32 bytes is refused");
+    };
+    let frames: Vec<String> = envelopes(1 << 10, 256)
+        .iter()
+        .filter_map(|frame| {
+            let sealed = sealed::seal(Envelope::decode(frame).ok()?, &senders, at);
+            Some(sealed.ok()?.to_json())
+        })
+        .collect();
+    assert_eq!(frames.len(), 256);
+    let mut group = criterion.benchmark_group("reseal 1 KiB");
+    let bare = bare_reseal();
+    over(
+        &mut group,
+        "AES-GCM twice, Ed25519, bare",
+        &frames,
+        |frame| bare(frame.as_bytes()),
+    );
+    over(&mut group, "decode", &frames, |frame| {
+        Envelope::decode(frame).is_ok()
+    });
+    over(&mut group, "decode, open, seal, sign", &frames, |frame| {
+        let envelope = Envelope::decode(frame).ok()?;
+        let relay = Relay::open(&envelope, frame, &senders, at).ok()?;
+        relay.under(&receivers, &signer, at).ok()
+    });
+    over(&mut group, "the same for 10 receivers", &frames, |frame| {
+        let envelope = Envelope::decode(frame).ok()?;
+        let relay = Relay::open(&envelope, frame, &senders, at).ok()?;
+        let made = (0..10).filter_map(|_| relay.under(&receivers, &signer, at).ok());
+        Some(made.map(|frame| frame.len()).sum::<usize>())
+    });
+    group.finish();
+}
+
+/// The primitives alone: 1 KiB opened and sealed, and bytes of the frame's length signed.
+fn bare_reseal() -> impl Fn(&[u8]) -> (bool, bool, [u8; 64]) {
+    let secret: [CipherKey<Aes256Gcm>; 2] = [[1; 32].into(), [2; 32].into()];
+    let (nonce, text) = (Nonce::from([3; 12]), vec![b'x'; 1 << 10]);
+    let sealed = Aes256Gcm::new(&secret[0]).encrypt(&nonce, &*text);
+    let sealed = sealed.unwrap_or_default();
+    let signing = SigningKey::from_bytes(&[7; 32]);
+    move |frame| {
+        let opened = Aes256Gcm::new(&secret[0]).decrypt(&nonce, &*sealed);
+        let again = Aes256Gcm::new(&secret[1]).encrypt(&nonce, &*text);
+        (
+            opened.is_ok(),
+            again.is_ok(),
+            signing.sign(frame).to_bytes(),
+        )
+    }
+}
+
 /// The frame in canonical form, its signature in its place.
 fn canonical_and_signed(frame: &str, key: &Key) -> Option<String> {
     let envelope = Envelope::decode(frame).ok()?;
@@ -220,5 +285,5 @@ fn bare(algorithm: Algorithm, secret: Vec<u8>) -> Check {
     }
 }
 
-criterion_group!(parts, decode, route, splice, verify);
+criterion_group!(parts, decode, route, splice, verify, reseal);
 criterion_main!(parts);

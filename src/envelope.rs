@@ -19,7 +19,7 @@ pub use decode::Refused;
 pub use destination::{Audience, Destination, Members};
 pub use endpoint::Endpoint;
 pub use sealing::Sealing;
-pub use splice::splice_harbor;
+pub use splice::{replace_members, splice_harbor};
 
 use crate::{limits, timestamp::Timestamp};
 

@@ -22,12 +22,28 @@ use crate::{
 /// [`Code::Malformed`], [`Code::TooDeep`] or [`Code::InvalidUnicode`]; the last two name the member
 /// of the envelope they were found in, where it has one.
 pub fn check_text(frame: &str) -> Result<(), Refusal> {
+    check_levels(frame, JSON_DEPTH_MAX)
+}
+
+/// The same of a payload that stands on its own, where the envelope would be the first level.
+///
+/// # Errors
+///
+/// As [`check_text`], naming `payload`.
+pub fn check_payload(payload: &str) -> Result<(), Refusal> {
+    check_levels(payload, JSON_DEPTH_MAX - 1).map_err(|refusal| Refusal {
+        field: Some("payload".into()),
+        ..refusal
+    })
+}
+
+fn check_levels(frame: &str, levels_max: usize) -> Result<(), Refusal> {
     if frame.starts_with('\u{feff}') {
         let reason = "the frame starts with a byte order mark (U+FEFF)";
         return Err(Refusal::new(Code::Malformed, reason));
     }
-    if let Some(offset) = too_deep_at(frame.as_bytes()) {
-        let reason = format!("nested more than {JSON_DEPTH_MAX} levels deep at byte {offset}");
+    if let Some(offset) = too_deep_at(frame.as_bytes(), levels_max) {
+        let reason = format!("nested more than {levels_max} levels deep at byte {offset}");
         return Err(located(Code::TooDeep, frame, offset, reason));
     }
     if let Some(offset) = lone_surrogate_at(frame.as_bytes()) {
@@ -39,8 +55,8 @@ pub fn check_text(frame: &str) -> Result<(), Refusal> {
 
 /// Where the nesting first exceeds the limit. Few openers mean no deep nesting, so the close look
 /// is rare.
-fn too_deep_at(frame: &[u8]) -> Option<usize> {
-    memchr::memchr2_iter(b'[', b'{', frame).nth(JSON_DEPTH_MAX)?;
+fn too_deep_at(frame: &[u8], levels_max: usize) -> Option<usize> {
+    memchr::memchr2_iter(b'[', b'{', frame).nth(levels_max)?;
     let mut depth = 0_usize;
     let mut inside_string = false;
     let mut at = 0;
@@ -50,7 +66,7 @@ fn too_deep_at(frame: &[u8]) -> Option<usize> {
             b'"' => inside_string = !inside_string,
             b'[' | b'{' if !inside_string => {
                 depth += 1;
-                if depth > JSON_DEPTH_MAX {
+                if depth > levels_max {
                     return Some(at);
                 }
             }
@@ -237,6 +253,17 @@ mod tests {
         assert_eq!(check_text(&in_string), Ok(()));
         let wide = format!(r#"{{"payload":[{}1]}}"#, "[1],".repeat(5_000));
         assert_eq!(check_text(&wide), Ok(()));
+    }
+
+    #[test]
+    fn a_payload_on_its_own_may_be_as_deep_as_in_an_envelope() {
+        let levels = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert_eq!(check_payload(&levels(127)), Ok(()));
+        let refusal = check_payload(&levels(128)).unwrap_err();
+        assert_eq!(
+            (refusal.code, refusal.field.as_deref()),
+            (Code::TooDeep, Some("payload"))
+        );
     }
 
     #[test]

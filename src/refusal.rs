@@ -41,6 +41,10 @@ pub enum Code {
     BadSignature,
     /// The token is not accepted: not signed by an issuer this Harbor knows, ended, or not for it.
     BadToken,
+    /// A sealed payload that Harbor holds the key of, or could not hold any of, does not open.
+    BadSeal,
+    /// Nobody who is there has a key to seal with again, and policy wants one.
+    NoSealingKey,
     /// The sender's `timestamp` is further from Harbor's clock than signed messages may be.
     ClockSkew,
     /// Something other than `synapse.register` came first.
@@ -93,7 +97,7 @@ pub struct Row {
 
 impl Code {
     /// Every code, in the order of the table.
-    pub const ALL: [Code; 29] = [
+    pub const ALL: [Code; 31] = [
         Code::Malformed,
         Code::BinaryFrame,
         Code::TooDeep,
@@ -110,6 +114,8 @@ impl Code {
         Code::NotPermitted,
         Code::BadSignature,
         Code::BadToken,
+        Code::BadSeal,
+        Code::NoSealingKey,
         Code::ClockSkew,
         Code::NotRegistered,
         Code::AlreadyRegistered,
@@ -145,6 +151,8 @@ impl Code {
             Code::NotPermitted => ("not_permitted", 403, None, AfterChange),
             Code::BadSignature => ("bad_signature", 401, None, AfterChange),
             Code::BadToken => ("bad_token", 401, None, AfterChange),
+            Code::BadSeal => ("bad_seal", 400, None, AfterChange),
+            Code::NoSealingKey => ("no_sealing_key", 409, None, AfterChange),
             Code::ClockSkew => ("clock_skew", 400, None, AfterChange),
             Code::NotRegistered => ("not_registered", 401, None, AfterChange),
             Code::AlreadyRegistered => ("already_registered", 409, None, AfterChange),

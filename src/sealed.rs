@@ -5,12 +5,15 @@
 //! belongs to one message, from one sender to one agent or group, and opens in no other envelope.
 
 mod jwe;
+mod relay;
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
+use zeroize::Zeroizing;
 
 use self::jwe::Header;
+pub use self::relay::{Relay, RelayError, Resealed};
 use crate::{
     Envelope, Refusal,
     envelope::Sealing,
@@ -82,14 +85,8 @@ pub fn seal<'e>(
         }
     }
     let header = Header::of(&envelope, &key.kid).ok_or(SealError::Destination)?;
-    json::check_text(envelope.payload.get()).map_err(SealError::Payload)?;
-    if !key.is_live(at) {
-        return Err(SealError::NotLive(key.kid.clone()));
-    }
-    if !key.count_seal() {
-        return Err(SealError::Exhausted(key.kid.clone()));
-    }
-    let sealed = jwe::seal(&header, envelope.payload.get().as_bytes(), key.secret())?;
+    json::check_payload(envelope.payload.get()).map_err(SealError::Payload)?;
+    let sealed = sealed(&header, envelope.payload.get(), key, at)?;
     envelope.payload = Cow::Owned(sealed);
     envelope.encrypt = true;
     envelope.sealing = Sealing::Untouched;
@@ -110,21 +107,58 @@ pub fn open(
     opened(envelope, keys, at).ok_or(CannotOpen)
 }
 
+/// The `kid` that a sealed payload names; `None` when it is none that anybody could open.
+pub fn kid_of(envelope: &Envelope<'_>) -> Option<String> {
+    jwe::kid(envelope.payload.get()).filter(|_| envelope.encrypt)
+}
+
 fn opened(envelope: &Envelope<'_>, keys: &Keyring, at: jiff::Timestamp) -> Option<Opened> {
-    if !envelope.encrypt {
+    let key = keys.sealing(&kid_of(envelope)?)?;
+    let text = open_text(envelope, key, at)?;
+    Some(Opened {
+        payload: serde_json::from_str::<&RawValue>(&text).ok()?.to_owned(),
+        kid: key.kid.clone(),
+    })
+}
+
+/// A text sealed under this header, if the key may still seal.
+fn sealed(
+    header: &Header<'_>,
+    text: &str,
+    key: &SealingKey,
+    at: jiff::Timestamp,
+) -> Result<Box<RawValue>, SealError> {
+    if !key.is_live(at) {
+        return Err(SealError::NotLive(key.kid.clone()));
+    }
+    if !key.count_seal() {
+        return Err(SealError::Exhausted(key.kid.clone()));
+    }
+    Ok(jwe::seal(header, text.as_bytes(), key.secret())?)
+}
+
+/// The text of a payload that was sealed with this key for this envelope: one JSON value that could
+/// stand in an envelope as it is.
+fn open_text(
+    envelope: &Envelope<'_>,
+    key: &SealingKey,
+    at: jiff::Timestamp,
+) -> Option<Zeroizing<String>> {
+    if !envelope.encrypt || !key.is_live(at) {
         return None;
     }
     let sealed = jwe::Sealed::read(envelope.payload.get())?;
-    let expected = Header::of(envelope, &sealed.header.kid)?;
-    if sealed.header != expected {
+    if sealed.header != Header::of(envelope, &key.kid)? {
         return None;
     }
-    let kid = expected.kid.into_owned();
-    let key = keys.sealing(&kid).filter(|key| key.is_live(at))?;
-    let payload = String::from_utf8(sealed.open(key.secret())?).ok()?;
-    json::check_text(&payload).ok()?;
-    let payload = RawValue::from_string(payload).ok()?;
-    Some(Opened { payload, kid })
+    let mut bytes = sealed.open(key.secret())?;
+    std::str::from_utf8(&bytes).ok()?;
+    // They are UTF-8, and moved: no copy is left behind.
+    let text = String::from_utf8(std::mem::take(&mut *bytes)).ok()?;
+    let text = Zeroizing::new(text);
+    json::check_payload(&text).ok()?;
+    serde_json::from_str::<&RawValue>(&text).ok()?;
+    Some(text)
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ mod permissions;
 mod presence;
 mod process;
 mod refusals;
+mod resealed;
 mod sealed;
 mod secrets;
 mod slow;

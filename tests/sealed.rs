@@ -96,11 +96,11 @@ async fn two_clients_exchange_what_harbor_cannot_read() {
 
 #[tokio::test]
 async fn one_keyring_holds_both_kinds_and_a_signature_covers_the_sealed_form() {
-    let [alice_key, bob_key] =
-        ["alice", "bob"].map(|agent| Key::generate(agent, agent, Algorithm::Ed25519).unwrap());
+    let [alice_key, bob_key, harbor_key] = ["alice", "bob", "harbor"]
+        .map(|agent| Key::generate(agent, agent, Algorithm::Ed25519).unwrap());
     let for_bob = sealing_key("b", "bob");
     let mut ring = Keyring::default();
-    for key in [&alice_key, &bob_key] {
+    for key in [&alice_key, &bob_key, &harbor_key] {
         ring.add(key.clone()).unwrap();
     }
     ring.add_sealing(for_bob.clone()).unwrap();
@@ -122,7 +122,11 @@ async fn one_keyring_holds_both_kinds_and_a_signature_covers_the_sealed_form() {
     let got = next(&bob).await;
     assert!(got.is_opened());
     assert_eq!(got.payload.get(), r#""signed and sealed""#);
-    assert_eq!(got.harbor.unwrap().get(), r#"{"verified":"alice"}"#);
+    // Harbor holds the key as well, and has opened it and sealed it again.
+    assert_eq!(
+        got.harbor.unwrap().get(),
+        r#"{"verified":"alice","resealed":{"opened":"b","under":"b","signed_by":"harbor"}}"#
+    );
     // A sealing key proves nobody: its agent has no key for signatures.
     let mut carol = Agent::connect(&harbor).await;
     let nonce = carol.challenge["nonce"].clone();

@@ -9,7 +9,9 @@ use base64::{
 use synapse::{
     Envelope,
     client::{Client, Options},
-    keys::{Algorithm, Jwk, Key},
+    envelope::Endpoint,
+    keys::{Algorithm, Jwk, Key, SealingKey},
+    sealed,
 };
 
 use crate::support::{
@@ -20,8 +22,7 @@ use crate::support::{
 };
 
 /// A secret as it could be written; its beginning is enough to be found.
-fn spellings(key: &Key) -> Vec<String> {
-    let jwk = Jwk::from(key);
+fn spellings(jwk: &Jwk) -> Vec<String> {
     let text = if jwk.k.is_empty() { &jwk.d } else { &jwk.k };
     let bytes = URL_SAFE_NO_PAD.decode(&**text).unwrap();
     let start = &bytes[..12];
@@ -36,25 +37,59 @@ fn spellings(key: &Key) -> Vec<String> {
     ]
 }
 
+/// What is sealed by every agent.
+const SEALED: &str = "the place of the treasure";
+
+/// What a client is told of a message that another key than its name says has sealed.
+async fn sealed_badly(client: &Client, key: &SealingKey) -> String {
+    let wrong = SealingKey::generate(&key.kid, &key.agent_id).unwrap();
+    let mut message = Envelope::new("note").payload_of(&SEALED).unwrap();
+    message = message.to(key.agent_id.clone());
+    message.id = "sealed-badly".into();
+    message.sender = Endpoint::new(key.agent_id.clone());
+    let message = sealed::seal(message, &wrong, jiff::Timestamp::now()).unwrap();
+    let error = client.send(message).await.unwrap_err();
+    let told = format!("{error} {error:?}");
+    assert!(told.contains("cannot be opened"), "{told}");
+    told
+}
+
 #[tokio::test]
 async fn secrets_are_in_nothing_that_comes_out() {
-    let keys = Algorithm::ALL
+    let [mac, long_mac, pair] = Algorithm::ALL
         .map(|algorithm| Key::generate(algorithm.wire(), algorithm.jwk(), algorithm).unwrap());
-    let file = KeysFile::new(&ring_of(&[&keys[0], &keys[1], &keys[2]]));
+    let harbors = Key::generate("harbor-1", "harbor", Algorithm::Ed25519).unwrap();
+    let keys = [mac, long_mac, pair, harbors];
+    // Of every agent, as each is the receiver of its own.
+    let sealing = Algorithm::ALL.map(|algorithm| {
+        let agent_id = algorithm.jwk();
+        SealingKey::generate(format!("{agent_id}-seal"), agent_id).unwrap()
+    });
+    let mut ring = ring_of(&[&keys[0], &keys[1], &keys[2], &keys[3]]);
+    for key in &sealing {
+        ring.add_sealing(key.clone()).unwrap();
+    }
+    let file = KeysFile::new(&ring);
     let path = &file.path;
     let arguments = [&["--log-level", "trace"], &file.arguments()[..]].concat();
     let harbor = Process::with_files(256, &arguments).await;
     let harbor = harbor.monitored_with(&file.monitor());
     let mut came_out = String::new();
-    for key in &keys {
+    for (key, seal) in keys.iter().zip(&sealing) {
         let options = Options::new(&harbor.url, &key.agent_id);
-        let client = Client::connect(options.clone().key(key.clone()))
+        let client = Client::connect(options.clone().key(key.clone()).sealing_key(seal.clone()))
             .await
             .unwrap();
         let message = Envelope::new("note").to(key.agent_id.clone());
-        client.send(message).await.unwrap();
+        client.send(message.clone()).await.unwrap();
         came_out += &client.next().await.unwrap().to_json();
-        came_out += &format!("{client:?} {key:?} {:?}", Jwk::from(key));
+        let message = message.payload_of(&SEALED).unwrap().seal_with(&seal.kid);
+        client.send(message).await.unwrap();
+        let got = client.next().await.unwrap();
+        assert_eq!(got.payload.get(), format!("{SEALED:?}"));
+        came_out += got.harbor.unwrap().get();
+        came_out += &sealed_badly(&client, seal).await;
+        came_out += &format!("{client:?} {key:?} {:?} {seal:?}", Jwk::from(key));
         client.close().await;
         let unsigned = Client::connect(options.clone()).await.unwrap_err();
         let another = Key::generate("x", &key.agent_id, key.algorithm()).unwrap();
@@ -99,9 +134,14 @@ async fn secrets_are_in_nothing_that_comes_out() {
         came_out += &String::from_utf8(ended.stderr).unwrap();
     }
     assert!(came_out.contains("harbor_refusals_total") && came_out.contains("keys.json"));
-    for key in &keys {
-        for secret in spellings(key) {
-            assert!(!came_out.contains(&secret), "{}: {secret}", key.kid);
+    let secrets = keys
+        .iter()
+        .map(Jwk::from)
+        .chain(sealing.iter().map(Jwk::from));
+    for jwk in secrets {
+        for secret in spellings(&jwk) {
+            assert!(!came_out.contains(&secret), "{}: {secret}", jwk.kid);
         }
     }
+    assert!(!came_out.contains(SEALED), "what was sealed");
 }

@@ -202,6 +202,15 @@ pub struct Settings {
     /// authentication is open, else required]
     #[arg(long, env = "HARBOR_SIGNATURES", value_name = "POLICY", global = true)]
     pub signatures: Option<String>,
+    /// What a receiver without a sealing key gets of a message that Harbor opened: `refuse` is
+    /// nothing, `clear` the payload in the clear [default: refuse]
+    #[arg(
+        long,
+        env = "HARBOR_SEALED_WITHOUT_KEY",
+        value_name = "POLICY",
+        global = true
+    )]
+    pub sealed_without_key: Option<String>,
     /// How far the timestamp of a signed message may be from this machine's clock, in seconds
     /// [default: 300]
     #[arg(
@@ -264,6 +273,8 @@ pub struct Config {
     pub(crate) permissions: Arc<Permissions>,
     /// What signatures of messages mean.
     pub(crate) signatures: Signatures,
+    /// What a receiver without a sealing key gets.
+    pub(crate) sealed_without_key: SealedWithoutKey,
     /// How far the timestamp of a signed message may be from the clock.
     pub clock_window: Duration,
     /// What is logged.
@@ -333,6 +344,7 @@ impl Settings {
             auth: self.auth.or(lower.auth),
             permissions: self.permissions.or(lower.permissions),
             signatures: self.signatures.or(lower.signatures),
+            sealed_without_key: self.sealed_without_key.or(lower.sealed_without_key),
             clock_window_seconds: self.clock_window_seconds.or(lower.clock_window_seconds),
             log_level: self.log_level.or(lower.log_level),
         }
@@ -392,6 +404,7 @@ impl Settings {
             auth: Auth::Open,
             permissions: Arc::default(),
             signatures: Signatures::Off,
+            sealed_without_key: SealedWithoutKey::Refuse,
             clock_window: Duration::from_secs(self.clock_window_seconds.unwrap_or(300)),
             log_level: tracing::Level::INFO,
         };
@@ -399,6 +412,7 @@ impl Settings {
             log_level: self.log_level,
             auth: self.auth,
             signatures: self.signatures,
+            sealed_without_key: self.sealed_without_key,
         };
         let files = Files {
             tls: Tls::configured(self.tls_certificate, self.tls_key, self.tls_client_ca),
@@ -432,6 +446,15 @@ pub(crate) enum Signatures {
     Required,
 }
 
+/// What a receiver without a sealing key gets of a message that Harbor opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SealedWithoutKey {
+    /// Nothing.
+    Refuse,
+    /// The payload in the clear.
+    Clear,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -454,7 +477,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{default:?}"));
         assert_eq!(
             uncommented.lines().count(),
-            29,
+            30,
             "every setting is in the file"
         );
     }

@@ -1,12 +1,13 @@
 //! Carries out a route: one copy into each recipient's outbox.
 //!
-//! Stage 5 of a frame's way. All copies share the frame's bytes; a full outbox concerns its own
-//! agent only.
+//! Stage 6 of a frame's way. Copies that are alike share the frame's bytes; a full outbox concerns
+//! its own agent only.
 
 use crate::{
+    clock::Instant,
     connection::outbox::{Delivery, Pushed},
+    intake::reseal::Copies,
     metrics::Metrics,
-    router::Route,
 };
 
 /// What became of a message.
@@ -16,12 +17,21 @@ pub(crate) struct Receipt {
     pub(crate) recipients: u64,
 }
 
-/// Delivers, and counts.
-pub(crate) fn deliver(route: &Route<'_>, delivery: &Delivery, metrics: &Metrics) -> Receipt {
+/// Delivers what was received and ends to be wanted at these times, and counts.
+pub(crate) fn deliver(
+    copies: Copies<'_>,
+    (received_at, deadline): (Instant, Instant),
+    metrics: &Metrics,
+) -> Receipt {
     let mut recipients = 0;
     let mut dropped = 0;
-    for agent in &route.hops {
-        match agent.outbox.push(delivery.clone(), metrics) {
+    for (agent, frame) in copies {
+        let delivery = Delivery {
+            frame,
+            received_at,
+            deadline,
+        };
+        match agent.outbox.push(delivery, metrics) {
             Pushed::Queued => recipients += 1,
             Pushed::Full => dropped += 1,
             Pushed::Gone => {}

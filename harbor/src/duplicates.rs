@@ -16,6 +16,8 @@ use std::{
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
+use synapse::Refusal;
+
 use crate::{
     clock::{self, Instant},
     delivery::Receipt,
@@ -81,24 +83,28 @@ impl Duplicates {
 
 impl Recent {
     /// Delivers a message unless its id was used lately: then the first receipt, and `true`.
+    ///
+    /// # Errors
+    ///
+    /// That of `deliver`; then the id is as if it had not been used.
     pub(crate) fn once(
         &self,
         id: &str,
         now: Instant,
-        deliver: impl FnOnce() -> Receipt,
-    ) -> (Receipt, bool) {
+        deliver: impl FnOnce() -> Result<Receipt, Refusal>,
+    ) -> Result<(Receipt, bool), Refusal> {
         // Held while delivering: a newer connection of the sender may bring the same id.
         let mut ids = self.ids.lock();
         ids.forget(|at, _| at + self.span <= now);
         if let Some(receipt) = ids.receipts.get(id) {
-            return (*receipt, true);
+            return Ok((*receipt, true));
         }
         ids.forget(|_, count| count >= DUPLICATE_IDS_MAX);
-        let receipt = deliver();
+        let receipt = deliver()?;
         let id: Arc<str> = Arc::from(id);
         ids.receipts.insert(Arc::clone(&id), receipt);
         ids.order.push_back((now, id));
-        (receipt, false)
+        Ok((receipt, false))
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -134,7 +140,10 @@ mod tests {
     async fn an_id_is_carried_out_once_within_the_span() {
         let duplicates = Duplicates::new(SPAN);
         let alice = duplicates.of(&Arc::from("alice"));
-        let send = |recent: &Recent, id, count| recent.once(id, clock::now(), || receipt(count));
+        let send = |recent: &Recent, id, count| {
+            let deliver = || Ok(receipt(count));
+            recent.once(id, clock::now(), deliver).unwrap()
+        };
         assert_eq!(send(&alice, "1", 3), (receipt(3), false));
         assert_eq!(send(&alice, "1", 9), (receipt(3), true));
         assert_eq!(send(&alice, "2", 0), (receipt(0), false));
@@ -161,12 +170,20 @@ mod tests {
     async fn it_is_bounded_in_count_and_given_back() {
         let duplicates = Duplicates::new(SPAN);
         let alice = duplicates.of(&Arc::from("alice"));
+        let send = |id: &str| {
+            let sent = alice.once(id, clock::now(), || Ok(receipt(1)));
+            sent.unwrap().1
+        };
         for id in 0..3 * DUPLICATE_IDS_MAX {
-            alice.once(&id.to_string(), clock::now(), || receipt(1));
+            send(&id.to_string());
         }
         let newest = (3 * DUPLICATE_IDS_MAX - 1).to_string();
-        assert!(alice.once(&newest, clock::now(), || receipt(2)).1);
-        assert!(!alice.once("0", clock::now(), || receipt(2)).1);
+        assert!(send(&newest));
+        let refused = alice.once("0", clock::now(), || {
+            Err(Refusal::new(synapse::Code::BadSeal, "refused"))
+        });
+        assert!(refused.is_err());
+        assert!(!send("0"), "what was refused is not remembered");
         let kept = {
             let ids = alice.ids.lock();
             (ids.order.len(), ids.receipts.len())

@@ -1,11 +1,12 @@
-//! THE WAY OF A FRAME, on one screen: decode, verify, authorise, route, deliver.
+//! THE WAY OF A FRAME, on one screen: decode, verify, authorise, route, reseal, deliver.
 //!
 //! Every door calls [`accept`]. Each stage takes the type the stage before it gave, so none can be
-//! skipped: `Envelope` → [`verify::Verified`] → [`authorise::Permitted`] → `Route`.
+//! skipped: `Envelope` → [`verify::Verified`] → [`authorise::Permitted`] → `Route` → [`reseal::Copies`].
 
 pub(crate) mod authorise;
 pub(crate) mod control;
 pub(crate) mod request;
+pub(crate) mod reseal;
 pub(crate) mod verify;
 
 use std::sync::Arc;
@@ -13,14 +14,12 @@ use std::sync::Arc;
 use synapse::{
     Envelope,
     control::{Accepted, Durability, kind},
-    envelope::{Audience, Destination, Refused, splice_harbor},
+    envelope::{Audience, Destination, Refused},
 };
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::{
-    clock,
-    connection::outbox::Delivery,
-    delivery,
+    clock, delivery,
     node::Node,
     router::{self, Snapshot},
     session::Session,
@@ -66,31 +65,22 @@ pub(crate) fn accept(
         .map_err(refused)?;
     let snapshot = snapshot(node, destination);
     let route = router::route(&session.lease.agent.id, destination, &snapshot);
-    let delivery = Delivery {
-        frame: Utf8Bytes::from(for_receivers(frame, &permitted)),
-        received_at,
-        deadline,
+    let deliver = || {
+        let copies = reseal::copies(&permitted, frame, &route, node)?;
+        Ok(delivery::deliver(
+            copies,
+            (received_at, deadline),
+            &node.metrics,
+        ))
     };
-    let deliver = || delivery::deliver(&route, &delivery, &node.metrics);
-    let (receipt, duplicate) = session.recent.once(&envelope.id, received_at, deliver);
+    let once = session.recent.once(&envelope.id, received_at, deliver);
+    let (receipt, duplicate) = once.map_err(refused)?;
     if duplicate {
         node.metrics.messages_duplicate.inc();
     }
     Ok(session
         .wants_acceptance()
         .then(|| accepted(node, &permitted, receipt, duplicate)))
-}
-
-/// The sender's bytes, and what Harbor found out about them. A copy of its own: the frame is part of
-/// the sender's read buffer, which would be kept whole for as long as the copy waits.
-fn for_receivers(frame: &Utf8Bytes, permitted: &Permitted<'_, '_>) -> String {
-    match permitted.key() {
-        None => frame.as_str().to_owned(),
-        Some(key) => {
-            let verified = serde_json::json!({ "verified": key.kid });
-            splice_harbor(frame, &verified.to_string())
-        }
-    }
 }
 
 /// The entries of the tables that a destination names.

@@ -18,6 +18,7 @@ use std::{
 use parking_lot::RwLock;
 use synapse::{
     keys::{Key, KeyError, Keyring},
+    limits::HARBOR_AGENT_ID,
     refusal::Close,
 };
 
@@ -55,7 +56,16 @@ pub(crate) struct Reading {
 fn read(path: &Path) -> Result<Keyring, String> {
     let named = |error: &dyn std::fmt::Display| format!("keys: {}: {error}", path.display());
     check_private(path).map_err(|problem| named(&problem))?;
-    Keyring::from_file(path).map_err(|error: KeyError| named(&error))
+    let ring = Keyring::from_file(path).map_err(|error: KeyError| named(&error))?;
+    let signs = ring.newest_signer(HARBOR_AGENT_ID, clock::wall()).is_some();
+    if !signs && ring.all_sealing().next().is_some() {
+        return Err(named(
+            &"holds sealing keys (A256GCM), with which Harbor opens and seals again, and no live \
+              Ed25519 key with its secret for agent_id harbor, with which it signs what it sealed; \
+              harbor keys add harbor makes one",
+        ));
+    }
+    Ok(ring)
 }
 
 /// Refuses a file that others than its owner may use.
@@ -91,7 +101,10 @@ impl Keys {
     /// Reads the file again if it is another than at the last look, or could not be read then.
     fn look_again(&self) -> Option<Result<(), String>> {
         let outcome = self.file.look_again(read)?;
-        Some(outcome.map(|ring| *self.ring.write() = Arc::new(ring)))
+        Some(outcome.map(|ring| {
+            ring.keep_counts(&self.ring());
+            *self.ring.write() = Arc::new(ring);
+        }))
     }
 }
 

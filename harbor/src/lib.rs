@@ -13,9 +13,9 @@
 //! | 0 | `handshake` | challenge and registration |
 //! | | `session` | who is registered here |
 //! | | [`connection`] | the loop of one agent; its socket, outbox and heartbeat |
-//! | 1–5 | `intake` | **the way on one screen**: decode, verify, authorise, route, deliver |
+//! | 1–6 | `intake` | **the way on one screen**: decode, verify, authorise, route, reseal, deliver |
 //! | 4 | [`router`] | decides who gets a copy |
-//! | 5 | `delivery` | puts the copies into outboxes |
+//! | 6 | `delivery` | puts the copies into outboxes |
 //! | | `answer` | the frames Harbor writes itself |
 //! | asked | [`registry`] | who is connected |
 //! | asked | [`groups`] | members, roles, watchers |

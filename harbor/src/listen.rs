@@ -5,7 +5,7 @@
 //! peer that does not read its answers (the connect deadline).
 
 pub(crate) mod admission;
-mod complaint;
+pub(crate) mod complaint;
 pub(crate) mod upgrade;
 
 use std::{convert::Infallible, io, net::IpAddr, sync::Arc, time::Duration};

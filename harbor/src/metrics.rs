@@ -45,6 +45,10 @@ pub(crate) struct Metrics {
     pub(crate) messages_unrouted: Counter,
     /// Messages whose id their sender had used lately.
     pub(crate) messages_duplicate: Counter,
+    /// Sealed messages that were opened, to be sealed again.
+    pub(crate) messages_opened: Counter,
+    /// Copies not made, as their receiver has no key to seal with.
+    pub(crate) deliveries_without_key: Counter,
     /// Copies written to a receiver's socket.
     pub(crate) deliveries_written: Counter,
     /// Copies that outlived their deadline in an outbox, and were not written.
@@ -174,6 +178,11 @@ impl Metrics {
             messages_duplicate: of.counter(
                 "messages_duplicate",
                 "Messages sent again, and not delivered again",
+            ),
+            messages_opened: of.counter("messages_opened", "Sealed messages opened"),
+            deliveries_without_key: of.counter(
+                "deliveries_without_key",
+                "Copies not made for want of a key to seal with",
             ),
             deliveries_written: of.counter("deliveries_written", "Copies written to a socket"),
             deliveries_expired: of.counter("deliveries_expired", "Copies that expired unwritten"),

@@ -7,6 +7,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use parking_lot::Mutex;
 use synapse::{Code, Refusal, envelope::Refused};
 use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -20,7 +21,7 @@ use crate::{
     groups::{Groups, Scoped},
     keys::Keys,
     limits::{HTTP_CONNECTIONS_SPARE, RETRY_AFTER_MS},
-    listen::admission::Admission,
+    listen::{admission::Admission, complaint::Complaint},
     metrics::Metrics,
     registry::Registry,
 };
@@ -42,6 +43,8 @@ pub(crate) struct Node {
     /// How fast each agent may send.
     pub(crate) paces: Paces,
     pub(crate) duplicates: Duplicates,
+    /// Of keys that cannot seal or sign any more.
+    seals_complaint: Mutex<Complaint>,
     /// A task a connection.
     pub(crate) tasks: TaskTracker,
     /// Cancelled once, when the node is told to stop. For those who wait for it.
@@ -72,12 +75,20 @@ impl Node {
             groups,
             systems,
             keys: Keys::new(config.keys.path().to_owned(), config.keyring.clone()),
+            seals_complaint: Mutex::default(),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             is_draining: AtomicBool::new(false),
             config,
             answers,
             metrics,
+        }
+    }
+
+    /// Logs, once a while, why a sealed message does not go on.
+    pub(crate) fn complain_of_seals(&self, problem: &str) {
+        if let Some(times) = self.seals_complaint.lock().again() {
+            tracing::error!(times, "sealed messages do not reach everybody: {problem}");
         }
     }
 

@@ -3,19 +3,20 @@
 //! Asked where a message is verified, and where a payload is sealed or opened; read from a JSON Web Key Set (RFC 7517 section 5).
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     sync::Arc,
 };
 
 use zeroize::Zeroizing;
 
-use super::{Jwk, Key, KeyError, KeySet, SealingKey};
+use super::{Algorithm, Jwk, Key, KeyError, KeySet, SealingKey};
 
 /// Keys by their agent, in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub struct Keyring {
     by_agent: HashMap<String, Vec<Arc<Key>>>,
-    sealing: BTreeMap<String, Arc<SealingKey>>,
+    sealing: HashMap<String, Arc<SealingKey>>,
+    sealing_by_agent: HashMap<String, Vec<Arc<SealingKey>>>,
     /// Of both.
     kids: HashSet<String>,
 }
@@ -54,13 +55,23 @@ impl Keyring {
         if !self.kids.insert(key.kid.clone()) {
             return Err(KeyError::Duplicate(key.kid));
         }
-        self.sealing.insert(key.kid.clone(), Arc::new(key));
+        let key = Arc::new(key);
+        let keys = self
+            .sealing_by_agent
+            .entry(key.agent_id.clone())
+            .or_default();
+        keys.push(Arc::clone(&key));
+        self.sealing.insert(key.kid.clone(), key);
         Ok(())
     }
 
     /// Takes a key of either kind out; whether it was there.
     pub fn remove(&mut self, kid: &str) -> bool {
         self.by_agent.retain(|_, keys| {
+            keys.retain(|key| key.kid != kid);
+            !keys.is_empty()
+        });
+        self.sealing_by_agent.retain(|_, keys| {
             keys.retain(|key| key.kid != kid);
             !keys.is_empty()
         });
@@ -73,9 +84,45 @@ impl Keyring {
         self.sealing.get(kid)
     }
 
-    /// Every key for sealed payloads, sorted by `kid`.
+    /// An agent's or a group's keys for sealed payloads, as they were added.
+    pub fn sealing_of(&self, agent_id: &str) -> &[Arc<SealingKey>] {
+        self.sealing_by_agent
+            .get(agent_id)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// Every key for sealed payloads, sorted by agent, then as they were added.
     pub fn all_sealing(&self) -> impl Iterator<Item = &Arc<SealingKey>> {
-        self.sealing.values()
+        let mut agents: Vec<_> = self.sealing_by_agent.keys().collect();
+        agents.sort_unstable();
+        agents
+            .into_iter()
+            .flat_map(|agent_id| self.sealing_of(agent_id))
+    }
+
+    /// The newest of an agent's live keys for sealed payloads: of the latest `not_before`, and of
+    /// several such the one that was added last.
+    pub fn newest_sealing(&self, agent_id: &str, at: jiff::Timestamp) -> Option<&Arc<SealingKey>> {
+        let live = self.sealing_of(agent_id).iter();
+        live.filter(|key| key.is_live(at))
+            .max_by_key(|key| key.not_before)
+    }
+
+    /// The newest, by the same rule, of an agent's live Ed25519 keys that can sign.
+    pub fn newest_signer(&self, agent_id: &str, at: jiff::Timestamp) -> Option<&Arc<Key>> {
+        let live = self.of(agent_id).iter().filter(|key| key.is_live(at));
+        live.filter(|key| key.algorithm() == Algorithm::Ed25519 && key.can_sign())
+            .max_by_key(|key| key.not_before)
+    }
+
+    /// Has the keys for sealed payloads that are in `older` too go on counting their seals from
+    /// there, for a file that was read again.
+    pub fn keep_counts(&self, older: &Keyring) {
+        for key in self.sealing.values() {
+            if let Some(same) = older.sealing(&key.kid).filter(|it| it.is_same_as(key)) {
+                key.count_from(same);
+            }
+        }
     }
 
     /// An agent's keys for signatures.

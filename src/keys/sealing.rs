@@ -94,6 +94,17 @@ impl SealingKey {
         self.not_before.is_none_or(|from| from <= at) && self.not_after.is_none_or(|to| at < to)
     }
 
+    /// Whether it is the same key, whatever its name and life span.
+    pub fn is_same_as(&self, other: &SealingKey) -> bool {
+        **self.secret == **other.secret
+    }
+
+    /// Counts on from the seals that another copy of the same key has made.
+    pub(crate) fn count_from(&self, same: &SealingKey) {
+        let made = same.seals.load(Ordering::Relaxed);
+        self.seals.fetch_max(made, Ordering::Relaxed);
+    }
+
     pub(crate) fn secret(&self) -> &[u8; SealingKey::SECRET_BYTES] {
         &self.secret
     }

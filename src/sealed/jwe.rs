@@ -13,6 +13,7 @@ use aes_gcm::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use zeroize::Zeroizing;
 
 use crate::{Envelope, keys::SealingKey};
 
@@ -134,17 +135,37 @@ impl Sealed {
     }
 
     /// The text, if it was sealed with this secret under this header.
-    pub(super) fn open(&self, secret: &[u8; SECRET_BYTES]) -> Option<Vec<u8>> {
+    pub(super) fn open(&self, secret: &[u8; SECRET_BYTES]) -> Option<Zeroizing<Vec<u8>>> {
         let payload = Payload {
             msg: &self.ciphertext,
             aad: self.protected.as_bytes(),
         };
-        cipher(secret).decrypt(&Nonce::from(self.iv), payload).ok()
+        let text = cipher(secret).decrypt(&Nonce::from(self.iv), payload);
+        text.ok().map(Zeroizing::new)
     }
 }
 
+/// The `kid` in the protected header of any flattened JWE, also one that we cannot open.
+pub(super) fn kid(payload: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Outer<'p> {
+        #[serde(borrow)]
+        protected: Cow<'p, str>,
+        #[serde(borrow, rename = "ciphertext")]
+        _ciphertext: Cow<'p, str>,
+    }
+    #[derive(Deserialize)]
+    struct Inner {
+        kid: String,
+    }
+    let Outer { protected, .. } = object(payload)?;
+    let header = URL_SAFE_NO_PAD.decode(&*protected).ok()?;
+    let Inner { kid } = object(std::str::from_utf8(&header).ok()?)?;
+    Some(kid).filter(|kid| !kid.is_empty())
+}
+
 /// Reads a JSON object; an array, in which serde would also find the members, is none.
-fn object<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
+fn object<'t, T: Deserialize<'t>>(text: &'t str) -> Option<T> {
     let is_object = text.trim_start().starts_with('{');
     is_object.then(|| serde_json::from_str(text).ok()).flatten()
 }

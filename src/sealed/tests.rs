@@ -5,7 +5,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{envelope::Endpoint, keys::SEALS_MAX};
+use crate::{
+    envelope::Endpoint,
+    keys::{Algorithm, Key, SEALS_MAX},
+};
 
 type Change<'c> = &'c dyn Fn(&mut Envelope<'static>);
 
@@ -239,4 +242,55 @@ fn what_cannot_be_sealed_is_said() {
     super::seal(message(), &worn, now()).unwrap();
     let refused = super::seal(message(), &worn.clone(), now());
     assert!(matches!(refused, Err(SealError::Exhausted(_))));
+}
+
+#[test]
+fn a_key_goes_on_counting_when_its_file_is_read_again() {
+    let (worn, fresh) = (key(), ring(&[&key()]));
+    worn.set_seals(SEALS_MAX);
+    let older = ring(&[&worn]);
+    let other = SealingKey::from_secret("bob-1", "bob", &[8; 32]).unwrap();
+    let other = ring(&[&other]);
+    for (ring, is_worn) in [(&fresh, true), (&other, false)] {
+        ring.keep_counts(&older);
+        let sealed = seal(message(), ring.sealing("bob-1").unwrap(), now());
+        assert_eq!(sealed.is_err(), is_worn);
+    }
+}
+
+#[test]
+fn a_worn_key_seals_nothing_for_harbor_either() {
+    let harbors = Key::generate("h", "harbor", Algorithm::Ed25519).unwrap();
+    let (alices, worn) = (
+        key(),
+        SealingKey::from_secret("w", "bob", &[9; 32]).unwrap(),
+    );
+    let frame = seal(message(), &alices, now()).unwrap().to_json();
+    let envelope = Envelope::decode(&frame).unwrap();
+    let relay = Relay::open(&envelope, &frame, &alices, now()).unwrap();
+    worn.set_seals(SEALS_MAX - 1);
+    relay.under(&worn, &harbors, now()).unwrap();
+    let refused = relay.under(&worn, &harbors, now()).unwrap_err();
+    assert!(matches!(refused, RelayError::Seal(SealError::Exhausted(_))));
+    let shown = format!("{relay:?} {refused:?}");
+    assert!(!shown.contains("1.50") && !shown.contains("é"), "{shown}");
+    let public = harbors.public().unwrap();
+    assert!(matches!(
+        relay.in_the_clear(&public),
+        Err(RelayError::Sign(_))
+    ));
+}
+
+#[test]
+fn a_rewritten_file_keeps_the_order_of_keys() {
+    let mut keys = Keyring::default();
+    for kid in ["z", "a", "m"] {
+        let key = SealingKey::from_secret(kid, "bob", &[7; 32]).unwrap();
+        keys.add_sealing(key).unwrap();
+    }
+    let again = Keyring::from_json(&keys.to_json().unwrap()).unwrap();
+    assert_eq!(again.newest_sealing("bob", now()).unwrap().kid, "m");
+    assert!(keys.remove("m"));
+    assert_eq!(keys.newest_sealing("bob", now()).unwrap().kid, "a");
+    assert!(keys.newest_sealing("alice", now()).is_none());
 }

@@ -65,6 +65,32 @@ async fn what_seal_makes_open_undoes_and_others_cannot() {
     assert_eq!(unknown.code, Some(64));
 }
 
+/// What Harbor sealed again has Harbor's signature, and opens like any other.
+#[tokio::test]
+async fn what_came_by_way_of_harbor_is_verified_and_opened() {
+    let vectors = include_str!("../vectors/resealed.json");
+    let vectors: serde_json::Value = serde_json::from_str(vectors).unwrap();
+    let vector = &vectors["resealed"][0];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.json");
+    std::fs::write(&path, json!({"keys": vector["keys"]}).to_string()).unwrap();
+    let path = path.to_str().unwrap();
+    let [sent, delivered] = ["sent", "delivered"].map(|name| vector[name].as_str().unwrap());
+    let lines = format!("{sent}\n{delivered}\n");
+    let verified = run_with(&["verify", "--keys", path], &lines).await.json();
+    let by = |kid: &str| json!({"id": "m-2", "verified": kid});
+    assert_eq!(verified, [by("alice-1"), by("harbor-1")]);
+    for opened in run_with(&["open", "--keys", path], &lines).await.json() {
+        assert_eq!(opened["payload"].to_string(), vector["payload"]);
+    }
+    // Whoever claims it without Harbor's key is not believed.
+    let mut claimed: serde_json::Value = serde_json::from_str(sent).unwrap();
+    let mark = serde_json::from_str::<serde_json::Value>(delivered).unwrap()["harbor"].clone();
+    claimed["harbor"] = mark;
+    let refused = run_with(&["verify", "--keys", path], &claimed.to_string()).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+}
+
 /// The lines as the command writes envelopes.
 fn clear_again(lines: &str) -> String {
     let again = lines.lines().map(|line| {

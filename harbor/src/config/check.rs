@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use synapse::control::Auth;
 
-use super::{Config, Signatures, files::Files};
+use super::{Config, SealedWithoutKey, Signatures, files::Files};
 use crate::limits;
 
 /// Most connections that can be asked for: far more than a machine has ports and memory for.
@@ -112,6 +112,7 @@ pub(super) struct Words {
     pub(super) log_level: Option<String>,
     pub(super) auth: Option<String>,
     pub(super) signatures: Option<String>,
+    pub(super) sealed_without_key: Option<String>,
 }
 
 impl Words {
@@ -139,6 +140,11 @@ impl Words {
                 Signatures::Required
             }
         };
+        match self.sealed_without_key.as_deref() {
+            None | Some("refuse") => {}
+            Some("clear") => config.sealed_without_key = SealedWithoutKey::Clear,
+            Some(_) => problems.push("sealed_without_key is refuse or clear".to_owned()),
+        }
         problems
     }
 }

@@ -25,7 +25,7 @@ use crate::{
 /// A message on its way to one agent. Cloning shares the frame's bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivery {
-    /// The sender's own bytes.
+    /// The sender's own bytes, but for what Harbor added or sealed again.
     pub(crate) frame: Utf8Bytes,
     /// When the node received it.
     pub(crate) received_at: Instant,
