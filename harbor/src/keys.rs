@@ -84,6 +84,9 @@ impl Keys {
 /// token ended, until the node stops.
 pub(crate) async fn watch(node: Arc<Node>) {
     let mut read_at = node.keys.changed_at();
+    if let Some(tokens) = &node.config.tokens {
+        tokens.tell();
+    }
     while tokio::time::timeout(LOOK_INTERVAL, node.stopping.cancelled())
         .await
         .is_err()

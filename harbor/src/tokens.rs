@@ -25,6 +25,7 @@ use synapse::{
     Code, Refusal,
     control::{Renew, Renewed},
     limits::TOKEN_BYTES_MAX,
+    token::AUDIENCE_DEFAULT,
 };
 use zeroize::Zeroizing;
 
@@ -174,6 +175,13 @@ impl Tokens {
         now < bearer.expires_at && self.issuers.read().has_live(&bearer.key, now)
     }
 
+    /// Says how many keys there are, and how many are of no use.
+    pub(crate) fn tell(&self) {
+        let issuers = self.issuers.read();
+        let (keys, passed_over) = (issuers.keys.len(), issuers.passed_over);
+        tracing::info!(keys, passed_over, "read the keys of the tokens' issuers");
+    }
+
     /// Reads the file again if it changed. One that cannot be used changes nothing and is told once.
     pub(crate) fn look_again(&self) {
         let stamp = stamp(&self.path);
@@ -182,9 +190,8 @@ impl Tokens {
         }
         match read(&self.path) {
             Ok(issuers) => {
-                let (keys, passed_over) = (issuers.keys.len(), issuers.passed_over);
-                tracing::info!(keys, passed_over, "read the issuers' keys again");
                 *self.issuers.write() = Arc::new(issuers);
+                self.tell();
             }
             Err(problem) => tracing::error!("the issuers' keys stay as they were: {problem}"),
         }
@@ -198,9 +205,6 @@ impl Bearer {
         tokens.is_some_and(|tokens| tokens.holds(self, clock::wall()))
     }
 }
-
-/// The audience that tokens must name, unless configured otherwise.
-const AUDIENCE_DEFAULT: &str = "synapse-harbor";
 
 /// The claims of a token that this key signed, or why they cannot be read; `None` if it did not.
 fn verified(token: &str, header: &Header, key: &IssuerKey) -> Option<Result<Claims, String>> {

@@ -171,7 +171,7 @@ pub(super) fn for_each_envelope(
     }
 }
 
-fn print(line: &str) -> Result<(), Failure> {
+pub(super) fn print(line: &str) -> Result<(), Failure> {
     match writeln!(io::stdout(), "{line}") {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::broken_pipe()),
