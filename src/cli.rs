@@ -14,10 +14,11 @@ mod payload;
 mod request;
 mod sealing;
 mod send;
+mod token;
 
 use std::io;
 
-use synapse::client::{Client, CloseReason, Options, State, Takeover};
+use synapse::client::{Client, CloseReason, Options, State, Takeover, TokenSource};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
@@ -36,6 +37,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         Command::Keygen(keygen) => keys::generate(&args.connection, &keygen),
         Command::Sign => keys::sign(&args.connection),
         Command::Verify => keys::verify(&args.connection),
+        Command::Token(token) => token::issue(&args.connection, &token),
         Command::Seal(seal) => sealing::seal(&args.connection, &seal),
         Command::Open => sealing::open(&args.connection),
     }
@@ -61,6 +63,9 @@ fn options(connection: &Connection) -> Result<Options, Failure> {
     }
     if connection.keys.is_some() {
         options = options.key(keys::signing(connection)?);
+    }
+    if let Some(file) = &connection.token_file {
+        options = options.token(TokenSource::file(file));
     }
     Ok(options)
 }
@@ -120,9 +125,11 @@ fn of_signal(error: &io::Error) -> Failure {
 fn closed(client: &Client) -> Result<(), Failure> {
     match client.state() {
         State::Closed(CloseReason::Asked) => Ok(()),
-        State::Closed(reason @ (CloseReason::Unauthorised | CloseReason::Refused(_))) => {
-            Err(Failure::new(PERMISSION, reason.to_string()))
-        }
+        State::Closed(
+            reason @ (CloseReason::Unauthorised
+            | CloseReason::NotRenewed(_)
+            | CloseReason::Refused(_)),
+        ) => Err(Failure::new(PERMISSION, reason.to_string())),
         State::Closed(reason) => Err(Failure::new(UNAVAILABLE, reason.to_string())),
         _ => Ok(()),
     }

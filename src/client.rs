@@ -35,6 +35,7 @@
 //! * **Never says `Ok` for a message that may be lost**: a send whose acceptance did not come before
 //!   the connection went fails with [`SendErrorKind::Disconnected`]; sends made without a
 //!   connection wait for one, in order, until their deadline.
+//! * **Renews** its bearer token from the source it is given ([`Options::token`]), before that ends.
 //! * **Seals and opens** payloads with the keys it is given ([`Options::sealing_key`]).
 //! * **Pings**, and gives up a peer that is silent for two heartbeats.
 //!
@@ -64,6 +65,7 @@ mod reconnect;
 mod sealing;
 mod shared;
 mod state;
+mod token;
 mod trust;
 mod wire;
 
@@ -80,6 +82,7 @@ pub use self::{
     options::{Options, Takeover},
     presence::{PresenceEvent, Watch},
     state::{CloseReason, DisconnectReason, Event, Events, Session, State},
+    token::TokenSource,
 };
 pub use crate::control::Confirm;
 
@@ -117,6 +120,7 @@ impl Client {
     ///   once, or for as long as [`Options::first_connection_within`] says.
     /// * [`ConnectErrorKind::NotHarbor`]: something else is there.
     /// * [`ConnectErrorKind::Untrusted`]: a certificate was not accepted. Tried once.
+    /// * [`ConnectErrorKind::NoToken`]: its source gave none. Tried like an unreachable Harbor.
     /// * [`ConnectErrorKind::Refused`], [`ConnectErrorKind::Unauthorised`]: Harbor said no.
     pub async fn connect(options: Options) -> Result<Client, ConnectError> {
         let options = options.checked()?;

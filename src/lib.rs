@@ -15,6 +15,7 @@
 //! | [`keys`] | keys of agents, and the file they stand in |
 //! | [`sealed`] | payloads that only the holders of a key can read |
 //! | [`signature`] | signing envelopes, and checking who signed |
+//! | [`token`] | issuing bearer tokens, for tests and small fleets |
 //! | [`control`] | the payloads of the `synapse.*` vocabulary |
 #![cfg_attr(
     feature = "tls",
@@ -60,6 +61,8 @@ pub mod keys;
 pub mod sealed;
 
 pub mod signature;
+
+pub mod token;
 
 pub mod control;
 

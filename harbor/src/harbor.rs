@@ -6,7 +6,7 @@ use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use crate::{Config, drain, keys, listen, node::Node, permissions, tls};
+use crate::{Config, drain, listen, node::Node, upkeep};
 
 /// A running node.
 #[derive(Debug)]
@@ -48,20 +48,13 @@ impl Harbor {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let addr = listener.local_addr().map_err(failed)?;
         let node = Arc::new(Node::new(config));
-        tokio::spawn(keys::watch(Arc::clone(&node)));
-        tokio::spawn(permissions::keep_up(Arc::clone(&node)));
+        tokio::spawn(upkeep::keep_up(Arc::clone(&node)));
         let (stop_listening, stopped) = oneshot::channel::<()>();
         let stop = async {
             let _ = stopped.await;
         };
         let listening = listen::listen(Arc::clone(&node), listener, stop);
-        let keeping_up = tls::keep_up(Arc::clone(&node));
-        let listener = tokio::spawn(async {
-            tokio::select! {
-                () = listening => {}
-                () = keeping_up => {}
-            }
-        });
+        let listener = tokio::spawn(listening);
         Ok(Harbor {
             node,
             addr,

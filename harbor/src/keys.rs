@@ -12,26 +12,20 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use parking_lot::RwLock;
 use synapse::{
     keys::{Key, KeyError, Keyring},
     limits::HARBOR_AGENT_ID,
-    refusal::Close,
 };
 
 use crate::{
     clock,
-    node::Node,
     watched::{Stamp, Watched},
 };
-use expiry::Expiry;
+pub(crate) use expiry::Expiry;
 pub use place::Place;
-
-/// How often the file is looked at, and connections whose key has ended are closed.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The keyring, and the file it comes from, which need not be there.
 #[derive(Debug)]
@@ -99,48 +93,11 @@ impl Keys {
     }
 
     /// Reads the file again if it is another than at the last look, or could not be read then.
-    fn look_again(&self) -> Option<Result<(), String>> {
+    pub(crate) fn look_again(&self) -> Option<Result<(), String>> {
         let outcome = self.file.look_again(read)?;
         Some(outcome.map(|ring| {
             ring.keep_counts(&self.ring());
             *self.ring.write() = Arc::new(ring);
         }))
-    }
-}
-
-/// Keeps the ring and the issuers' keys as their files are, and closes the connections whose key or
-/// token ended, until the node stops. A file that cannot be read changes nothing.
-pub(crate) async fn watch(node: Arc<Node>) {
-    let mut expiry = Expiry::default();
-    expiry.look(&node.keys.ring(), &node.metrics);
-    while tokio::time::timeout(LOOK_INTERVAL, node.stopping.cancelled())
-        .await
-        .is_err()
-    {
-        let looking = Arc::clone(&node);
-        // The file may be far away.
-        let looked = tokio::task::spawn_blocking(move || looking.keys.look_again()).await;
-        if let Ok(Some(outcome)) = looked {
-            node.metrics.keys_reloaded(&outcome);
-            match outcome {
-                Ok(()) => {
-                    let keys = node.keys.ring().all().count();
-                    tracing::info!(keys, "read the keyring again");
-                }
-                Err(problem) => tracing::error!("the keyring stays as it was: {problem}"),
-            }
-        }
-        if let Some(tokens) = &node.config.tokens {
-            tokens.look_again();
-        }
-        expiry.look(&node.keys.ring(), &node.metrics);
-        for agent in node.registry.all() {
-            if let Some(generation) = agent.lapsed(&node) {
-                tracing::info!(agent = %agent.id, "closing an agent whose key or token has ended");
-                agent
-                    .outbox
-                    .close_connection(generation, Close::Unauthorised);
-            }
-        }
     }
 }

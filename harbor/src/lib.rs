@@ -23,6 +23,7 @@
 //! | asked | [`keys`] | whose keys are live, and the command that changes the keyring |
 //! | asked | `tokens` | who a bearer token says its bearer is |
 //! | asked | [`permissions`] | what each agent may do |
+//! | beside | `upkeep` | once a second: files, keys and permissions that changed or ended |
 //! | asked | `watched` | files that are followed |
 //! | asked | `clock` | the only source of time |
 //! | door | `gateway` | the HTTP routes |
@@ -65,6 +66,8 @@ pub mod keys;
 
 pub mod permissions;
 mod tokens;
+
+mod upkeep;
 
 mod watched;
 

@@ -84,10 +84,6 @@ pub(crate) const COMPLAINT_PERIOD: std::time::Duration = std::time::Duration::fr
 /// Pause after a failed accept, which mostly means that file descriptors ran out.
 pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// How often the files of a TLS certificate are looked at, a few kilobytes: sooner than anyone who
-/// changed them looks whether it worked.
-pub(crate) const TLS_FILES_LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
-
 /// A queue whose room is larger than this gives it back when it has run empty, in frames.
 pub(crate) const IDLE_QUEUE_FRAMES_MAX: usize = 1_024;
 

@@ -3,9 +3,9 @@
 //! Asked by `authorise`, the one place that decides, for messages, registrations and HTTP doors. The
 //! file is looked at again every second; what it no longer allows ends for open connections too.
 
+mod change;
 mod pattern;
 mod rule;
-mod upkeep;
 
 use std::{
     path::{Path, PathBuf},
@@ -20,8 +20,8 @@ use synapse::control::Auth;
 
 use crate::watched::{Stamp, Watched};
 
+pub(crate) use change::look_through;
 pub(crate) use rule::Action;
-pub(crate) use upkeep::keep_up;
 
 use rule::{Rule, Table};
 
@@ -105,7 +105,7 @@ impl Permissions {
 
     /// Reads the file again if it changed; whether that changed anything. A file that cannot be read
     /// does not, and is told once.
-    fn look_again(&self) -> bool {
+    pub(crate) fn look_again(&self) -> bool {
         match self.file.look_again(read) {
             None => false,
             Some(Ok(table)) => {

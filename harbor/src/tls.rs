@@ -22,11 +22,7 @@ use tokio_rustls::{
     },
 };
 
-use crate::{
-    connection::stream::{Stream, linger},
-    limits::TLS_FILES_LOOK_EVERY,
-    node::Node,
-};
+use crate::connection::stream::{Stream, linger};
 use identity::Identity;
 
 /// First byte of a TLS connection: a handshake record (RFC 8446 section 5.1).
@@ -127,7 +123,7 @@ impl Tls {
     }
 
     /// Takes over what the files hold now, if they changed since the last look.
-    fn look_again(&self) -> Option<Result<(), String>> {
+    pub(crate) fn look_again(&self) -> Option<Result<(), String>> {
         let now = self.files.read();
         let mut seen = self.seen.lock();
         if *seen == now {
@@ -136,27 +132,6 @@ impl Tls {
         seen.clone_from(&now);
         let taken = now.and_then(|contents| contents.server_config());
         Some(taken.map(|config| *self.current.lock() = Arc::new(config)))
-    }
-}
-
-/// Looks at the files again and again, for as long as it is polled. Without TLS, there are none.
-pub(crate) async fn keep_up(node: Arc<Node>) {
-    let Some(tls) = &node.config.tls else {
-        return std::future::pending().await;
-    };
-    loop {
-        tokio::time::sleep(TLS_FILES_LOOK_EVERY).await;
-        let looking = Arc::clone(tls);
-        // Files may be far away.
-        let looked = tokio::task::spawn_blocking(move || looking.look_again()).await;
-        let Ok(Some(outcome)) = looked else {
-            continue;
-        };
-        node.metrics.tls_reloaded(&outcome);
-        match outcome {
-            Ok(()) => tracing::info!("new TLS certificate taken"),
-            Err(problem) => tracing::error!("keeping the older TLS certificate: {problem}"),
-        }
     }
 }
 

@@ -15,20 +15,26 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use axum::http::HeaderMap;
 use jsonwebtoken::{Header, Validation, errors::ErrorKind};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use synapse::{
     Code, Refusal,
     control::{Renew, Renewed},
     limits::TOKEN_BYTES_MAX,
+    token::AUDIENCE_DEFAULT,
 };
 use zeroize::Zeroizing;
 
-use crate::{clock, node::Node, registry::Lease};
+use crate::{
+    clock,
+    node::Node,
+    registry::Lease,
+    watched::{Stamp, Watched},
+};
 use claims::{Claims, Expected};
 use issuers::{IssuerKey, Issuers};
 
@@ -45,21 +51,16 @@ pub(crate) struct Bearer {
 
 /// How tokens are checked, and the file of the issuers' keys.
 pub(crate) struct Tokens {
-    path: PathBuf,
+    file: Watched,
     audience: String,
     /// Empty for any.
     issuer: String,
     issuers: RwLock<Arc<Issuers>>,
-    /// The file as it was last looked at.
-    seen: Mutex<Option<Stamp>>,
 }
-
-/// Tells whether a file is another than before.
-type Stamp = (SystemTime, u64, u64);
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tokens").field(&self.path).finish()
+        f.debug_tuple("Tokens").field(&self.file).finish()
     }
 }
 
@@ -130,13 +131,12 @@ impl Tokens {
             return Ok(None);
         };
         verifier::install();
-        let seen = stamp(&path);
+        let stamp = Stamp::of(&path);
         Ok(Some(Arc::new(Tokens {
             issuers: RwLock::new(Arc::new(read(&path)?)),
-            seen: Mutex::new(seen),
             audience,
             issuer: issuer.unwrap_or_default(),
-            path,
+            file: Watched::new(path, stamp),
         })))
     }
 
@@ -174,19 +174,22 @@ impl Tokens {
         now < bearer.expires_at && self.issuers.read().has_live(&bearer.key, now)
     }
 
+    /// Says how many keys there are, and how many are of no use.
+    pub(crate) fn tell(&self) {
+        let issuers = self.issuers.read();
+        let (keys, passed_over) = (issuers.keys.len(), issuers.passed_over);
+        tracing::info!(keys, passed_over, "read the keys of the tokens' issuers");
+    }
+
     /// Reads the file again if it changed. One that cannot be used changes nothing and is told once.
     pub(crate) fn look_again(&self) {
-        let stamp = stamp(&self.path);
-        if stamp.is_none() || stamp == std::mem::replace(&mut *self.seen.lock(), stamp) {
-            return;
-        }
-        match read(&self.path) {
-            Ok(issuers) => {
-                let (keys, passed_over) = (issuers.keys.len(), issuers.passed_over);
-                tracing::info!(keys, passed_over, "read the issuers' keys again");
+        match self.file.look_again(read) {
+            None => {}
+            Some(Ok(issuers)) => {
                 *self.issuers.write() = Arc::new(issuers);
+                self.tell();
             }
-            Err(problem) => tracing::error!("the issuers' keys stay as they were: {problem}"),
+            Some(Err(problem)) => tracing::error!("the issuers' keys stay as they were: {problem}"),
         }
     }
 }
@@ -198,9 +201,6 @@ impl Bearer {
         tokens.is_some_and(|tokens| tokens.holds(self, clock::wall()))
     }
 }
-
-/// The audience that tokens must name, unless configured otherwise.
-const AUDIENCE_DEFAULT: &str = "synapse-harbor";
 
 /// The claims of a token that this key signed, or why they cannot be read; `None` if it did not.
 fn verified(token: &str, header: &Header, key: &IssuerKey) -> Option<Result<Claims, String>> {
@@ -225,11 +225,6 @@ fn is_of_access(header: &Header) -> bool {
     let kind = header.typ.as_deref().unwrap_or("JWT").to_ascii_lowercase();
     let kind = kind.strip_prefix("application/").unwrap_or(&kind);
     matches!(kind, "jwt" | "at+jwt")
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let metadata = fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }
 
 /// Reads the file. If it holds a secret, nobody else on the machine may be able to.

@@ -66,6 +66,9 @@ pub(crate) struct Connection {
     /// Sign with a key of the agent from this file, a JSON Web Key Set (see `synapse keygen`)
     #[arg(long, value_name = "FILE", env = "SYNAPSE_KEYS", global = true)]
     pub(crate) keys: Option<PathBuf>,
+    /// Show the bearer token in this file, which is read again whenever one is needed
+    #[arg(long, value_name = "FILE", env = "SYNAPSE_TOKEN_FILE", global = true)]
+    pub(crate) token_file: Option<PathBuf>,
     /// Also trust the certificate authorities in this PEM file, for wss://
     #[arg(long, value_name = "FILE", env = "SYNAPSE_CA", global = true)]
     pub(crate) ca: Option<PathBuf>,
@@ -113,6 +116,8 @@ pub(crate) enum Command {
     Sign,
     /// Check the signatures of envelopes from standard input, one a line; print the key of each
     Verify,
+    /// Issue a bearer token for an agent (--agent) with an issuer's key (--keys), and print it
+    Token(Token),
     /// Seal the payloads of envelopes from standard input, one a line; sign them afterwards
     Seal(Seal),
     /// Open the sealed payloads of envelopes from standard input, one a line; print the envelopes
@@ -134,6 +139,22 @@ pub(crate) struct Keygen {
     /// Also add the key without its secret to this file, for whoever only verifies (Ed25519 only)
     #[arg(long, value_name = "FILE")]
     pub(crate) public: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Token {
+    /// The issuer's key; by default the only live one in the file that can sign tokens
+    #[arg(long)]
+    pub(crate) kid: Option<String>,
+    /// Whom the token is for
+    #[arg(long, default_value = synapse::token::AUDIENCE_DEFAULT)]
+    pub(crate) audience: String,
+    /// Who issues it
+    #[arg(long)]
+    pub(crate) issuer: Option<String>,
+    /// How long it lasts, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3_600, value_parser = whole_within::<u32>(1, 315_360_000))]
+    pub(crate) lifetime: u32,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -99,6 +99,7 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let code = match error.kind() {
             ConnectErrorKind::InvalidOptions => USAGE,
+            ConnectErrorKind::NoToken => NO_INPUT,
             ConnectErrorKind::Deadline => DEADLINE,
             ConnectErrorKind::Refused | ConnectErrorKind::Unauthorised => PERMISSION,
             _ => UNAVAILABLE,

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use synapse::{
     Envelope,
-    keys::{Key, KeyError, KeySet, Keyring, Purpose, SealingKey},
+    keys::{Jwk, Key, KeyError, KeySet, Keyring, Purpose, SealingKey},
     limits::HARBOR_AGENT_ID,
     sealed::Resealed,
     signature,
@@ -154,7 +154,7 @@ pub(super) fn for_each_envelope(
     }
 }
 
-fn print(line: &str) -> Result<(), Failure> {
+pub(super) fn print(line: &str) -> Result<(), Failure> {
     match writeln!(io::stdout(), "{line}") {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::broken_pipe()),

@@ -73,6 +73,9 @@ pub(crate) fn tell_events(client: &Client) {
                 Event::Disconnected(reason) => say(&format!("{reason}; connecting again")),
                 Event::Draining { .. } => say("Harbor is going away"),
                 Event::Failed { error, .. } => say(&format!("an answer was lost: {error}")),
+                Event::NotRenewed(problem) => {
+                    say(&format!("the token is not renewed yet: {problem}"))
+                }
                 Event::Unreadable(refusal) => say(&format!("skipped a frame: {refusal}")),
                 _ => {}
             }

@@ -10,12 +10,19 @@ use tokio_rustls::rustls::{self, AlertDescription};
 use tokio_tungstenite::{
     connect_async_tls_with_config,
     tungstenite::{
-        Error as WsError, Message, Utf8Bytes, error::ProtocolError, protocol::WebSocketConfig,
+        Error as WsError, Message, Utf8Bytes,
+        client::IntoClientRequest,
+        error::ProtocolError,
+        handshake::client::Request,
+        http::{HeaderValue, StatusCode, header::AUTHORIZATION},
+        protocol::WebSocketConfig,
     },
 };
+use zeroize::Zeroizing;
 
 use super::{
     error::{ConnectError, ConnectErrorKind, Error},
+    link::End,
     options::{Options, Takeover},
     state::{DisconnectReason, Session},
     wire::{Io, Wire},
@@ -39,6 +46,8 @@ pub(super) struct Established {
     pub(super) heartbeat: Duration,
     /// Frames that came before the registration's answer.
     pub(super) early: Vec<Utf8Bytes>,
+    /// When the token ends that was shown.
+    pub(super) token_end: Option<End>,
 }
 
 /// Makes one attempt.
@@ -68,14 +77,14 @@ async fn attempt(
         .max_frame_size(Some(options.frame_bytes_max));
     let connector = Some(options.trust.connector());
     let (socket, _response) =
-        connect_async_tls_with_config(options.url.as_str(), Some(config), true, connector)
+        connect_async_tls_with_config(request(options).await?, Some(config), true, connector)
             .await
             .map_err(|error| not_connected(error, &options.url))?;
     let mut wire = Wire::new(socket);
     let challenge: Challenge = read_challenge(&mut wire).await?;
     let register = register(options, groups, &challenge, register_id);
     wire.feed(Message::text(options.control_frame(&register)));
-    let (registered, early) = read_registered(&mut wire, &register).await?;
+    let (registered, token_end, early) = read_registered(&mut wire, &register).await?;
     Ok(Established {
         wire,
         session: Session {
@@ -90,7 +99,25 @@ async fn attempt(
             challenge.heartbeat_seconds.max(1),
         )),
         early,
+        token_end,
     })
+}
+
+/// The upgrade, with a token if there is a source of one.
+async fn request(options: &Options) -> Result<Request, ConnectError> {
+    let url = options.url.as_str();
+    let request = url.into_client_request();
+    let mut request = request.map_err(|error| not_connected(error, url))?;
+    if let Some(source) = &options.token {
+        let none = |problem| Error::because(ConnectErrorKind::NoToken, problem);
+        let token = source.ask().await.map_err(none)?;
+        let bearer = Zeroizing::new(format!("Bearer {}", *token));
+        let bearer = HeaderValue::from_str(&bearer);
+        let mut bearer = bearer.map_err(|_never| none("it fits no header".to_owned()))?;
+        bearer.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, bearer);
+    }
+    Ok(request)
 }
 
 /// What a failed upgrade means; a host that is there but no Harbor is told apart.
@@ -107,6 +134,15 @@ fn not_connected(error: WsError, url: &str) -> ConnectError {
         WsError::Http(answer) if answer.status().is_server_error() => {
             let what = format!("{url}: HTTP {}", answer.status());
             Error::because(ConnectErrorKind::Unreachable, what)
+        }
+        WsError::Http(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
+            let body = answer.body().as_deref().unwrap_or_default();
+            match serde_json::from_slice::<RefusedPayload>(body) {
+                Ok(payload) => Error::refused(ConnectErrorKind::Unauthorised, payload),
+                Err(_) => {
+                    Error::because(ConnectErrorKind::Unauthorised, format!("{url}: HTTP 401"))
+                }
+            }
         }
         WsError::Url(error) => {
             Error::because(ConnectErrorKind::InvalidOptions, format!("{url}: {error}"))
@@ -194,17 +230,18 @@ pub(super) fn control_envelope(
 async fn read_registered(
     wire: &mut Wire,
     register: &Envelope<'_>,
-) -> Result<(Registered, Vec<Utf8Bytes>), ConnectError> {
+) -> Result<(Registered, Option<End>, Vec<Utf8Bytes>), ConnectError> {
     let mut early = Vec::new();
     loop {
         let frame = next_frame(wire).await?;
         let envelope = decode(&frame)?;
         match &*envelope.kind {
             kind::REGISTERED if envelope.correlation_id == register.id => {
-                return Ok((
-                    control::read(&envelope).map_err(|refusal| unreadable(&refusal))?,
-                    early,
-                ));
+                let registered: Registered =
+                    control::read(&envelope).map_err(|refusal| unreadable(&refusal))?;
+                let end = registered.expires_at.as_ref();
+                let end = end.map(|expires_at| End::told(&envelope, expires_at));
+                return Ok((registered, end, early));
             }
             kind::REFUSED => return Err(refused(&envelope)),
             _ => early.push(frame),
@@ -255,6 +292,7 @@ fn refused(envelope: &Envelope<'_>) -> ConnectError {
 pub(super) fn may_pass_later(error: &ConnectError) -> bool {
     match error.kind() {
         ConnectErrorKind::Unreachable
+        | ConnectErrorKind::NoToken
         | ConnectErrorKind::NotHarbor
         | ConnectErrorKind::Untrusted
         | ConnectErrorKind::Deadline => true,

@@ -49,7 +49,10 @@ pub enum ConnectErrorKind {
     Deadline,
     /// Harbor refused to register the agent; see [`Error::refusal`].
     Refused,
-    /// Harbor closed the connection with 4003: who this is was not proven.
+    /// There is no token to show: see [`Options::token`](super::Options::token).
+    NoToken,
+    /// Harbor did not accept the token (see [`Error::refusal`]), or closed the connection with 4003:
+    /// who this is was not proven.
     Unauthorised,
 }
 
@@ -182,6 +185,7 @@ impl fmt::Display for ConnectErrorKind {
             ConnectErrorKind::Untrusted => "no trusted connection to Harbor",
             ConnectErrorKind::Deadline => "no registration by the connect deadline",
             ConnectErrorKind::Refused => "Harbor refused the registration",
+            ConnectErrorKind::NoToken => "there is no token to show Harbor",
             ConnectErrorKind::Unauthorised => "Harbor did not authenticate the agent",
         })
     }

@@ -5,6 +5,7 @@
 
 mod pages;
 mod receive;
+mod renewal;
 mod session;
 
 use std::{sync::Arc, time::Duration};
@@ -14,8 +15,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-pub(super) use self::receive::read_answer;
 use self::session::Ending;
+pub(super) use self::{receive::read_answer, renewal::End};
 use super::{
     command::Outgoing,
     dial::{self, Established},
@@ -189,7 +190,9 @@ impl Link {
 
 fn final_reason(error: &ConnectError) -> CloseReason {
     match (error.kind(), error.refusal()) {
-        (ConnectErrorKind::Refused, Some(refusal)) => CloseReason::Refused(Refusal::clone(refusal)),
+        (ConnectErrorKind::Refused | ConnectErrorKind::Unauthorised, Some(refusal)) => {
+            CloseReason::Refused(Refusal::clone(refusal))
+        }
         _ => CloseReason::Unauthorised,
     }
 }

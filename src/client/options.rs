@@ -9,6 +9,7 @@ use tokio_tungstenite::tungstenite::http::Uri;
 
 use super::{
     error::{ConnectError, ConnectErrorKind, Error},
+    token::TokenSource,
     trust::Trust,
 };
 use crate::{
@@ -42,6 +43,7 @@ pub struct Options {
     pub(super) in_flight_max: usize,
     pub(super) key: Option<Arc<Key>>,
     pub(super) sealing: Keyring,
+    pub(super) token: Option<TokenSource>,
 }
 
 /// What happens to a connection the agent already has.
@@ -78,6 +80,7 @@ impl Options {
             in_flight_max: 4_096,
             key: None,
             sealing: Keyring::default(),
+            token: None,
         }
     }
 
@@ -251,6 +254,16 @@ impl Options {
         self
     }
 
+    /// Shows Harbor a bearer token of this source when it connects, and a newer one in good time
+    /// before that ends: when a quarter of it is left, at most 5 minutes. When it could not be renewed
+    /// the client is closed ([`CloseReason::NotRenewed`](super::CloseReason::NotRenewed)). Who reads
+    /// the network reads the token, so use `wss://`. Default: none.
+    #[must_use]
+    pub fn token(mut self, source: impl Into<TokenSource>) -> Self {
+        self.token = Some(source.into());
+        self
+    }
+
     /// The frame of an envelope, signed if there is a key.
     pub(super) fn frame(&self, envelope: Envelope<'_>) -> Result<String, Refusal> {
         match &self.key {
@@ -276,6 +289,9 @@ impl Options {
                 return Err(invalid("certificates are for wss:// URLs".to_owned()));
             }
             Scheme::Ws => {}
+        }
+        if let Some(source) = &self.token {
+            source.check().map_err(invalid)?;
         }
         if self.agent.agent_id.is_empty() {
             return Err(invalid("the agent id is empty".to_owned()));
@@ -376,6 +392,7 @@ mod tests {
             Options::new(ok, "a\nb"),
             Options::new(ok, "a").join("", ["r"]),
             Options::new(ok, "a").inbox_bytes_max(0),
+            Options::new(ok, "a").token("a b"),
             Options::new(ok, "a").heartbeat(Duration::ZERO),
         ] {
             let error = options.checked().unwrap_err();

@@ -68,7 +68,9 @@ pub enum CloseReason {
     Replaced,
     /// Harbor does not believe, or no longer believes, who this is (4003).
     Unauthorised,
-    /// Harbor refused to register the agent again, and would again.
+    /// The token ended, or is no longer good, and this is why there was no newer one (4003).
+    NotRenewed(String),
+    /// Harbor refused to let the agent in again, and would again.
     Refused(Refusal),
 }
 
@@ -102,6 +104,8 @@ pub enum Event {
     },
     /// Harbor delivered a frame this version cannot read; it was skipped.
     Unreadable(Refusal),
+    /// A newer token could not be had, or was refused. It is tried again until the older one ends.
+    NotRenewed(String),
     /// This reader was so far behind that this many events are gone.
     Missed(u64),
     /// Over for good.
@@ -146,6 +150,7 @@ impl fmt::Display for CloseReason {
             CloseReason::Asked => f.write_str("it was asked to close"),
             CloseReason::Replaced => f.write_str("the agent connected elsewhere (4001)"),
             CloseReason::Unauthorised => f.write_str("Harbor does not accept its identity (4003)"),
+            CloseReason::NotRenewed(why) => write!(f, "its token was not renewed: {why} (4003)"),
             CloseReason::Refused(refusal) => {
                 write!(f, "Harbor refused to register it again: {refusal}")
             }

@@ -147,7 +147,7 @@ pub fn claims(agent_id: &str, seconds: i64) -> Value {
 pub struct Trusting {
     pub harbor: Harbor,
     pub path: PathBuf,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Trusting {
@@ -165,8 +165,13 @@ impl Trusting {
         Trusting {
             harbor: Harbor::with(settings).await,
             path,
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// The Harbor, and its file in a folder that goes with the last.
+    pub fn into_parts(self) -> (Harbor, PathBuf, tempfile::TempDir) {
+        (self.harbor, self.path, self.folder)
     }
 
     /// Trusts these from now on, once Harbor has looked.

@@ -73,7 +73,7 @@ fn end(lives: &[Life], now: Timestamp) -> Option<Timestamp> {
 
 /// What was last told of a ring.
 #[derive(Debug, Default)]
-pub(super) struct Expiry {
+pub(crate) struct Expiry {
     ring: Option<Arc<Keyring>>,
     first: Option<Timestamp>,
     warned_at: Option<Instant>,
@@ -81,7 +81,7 @@ pub(super) struct Expiry {
 
 impl Expiry {
     /// Sets the metric, and warns at the start and once a day.
-    pub(super) fn look(&mut self, ring: &Arc<Keyring>, metrics: &Metrics) {
+    pub(crate) fn look(&mut self, ring: &Arc<Keyring>, metrics: &Metrics) {
         let now = clock::wall();
         let is_known = self
             .ring

@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::{
 use super::{
     Link,
     pages::{PAGES_BYTES_MAX, Pages},
+    renewal::Renewal,
 };
 use crate::{
     client::{
@@ -65,6 +66,7 @@ pub(super) struct Session<'l> {
     silent_beats: u32,
     pub(super) reconnect_after: Option<Duration>,
     pub(super) pages: Pages,
+    pub(super) renewal: Renewal,
     /// Our own close is on its way. A full inbox takes no more then, as if it had not arrived yet.
     pub(super) is_closing: bool,
 }
@@ -76,7 +78,9 @@ pub(super) async fn run(link: &mut Link, established: Established) -> Ending {
         session: told,
         heartbeat,
         early,
+        token_end,
     } = established;
+    let source = link.shared.options.token.clone();
     let mut running = Session {
         link,
         wire,
@@ -87,6 +91,7 @@ pub(super) async fn run(link: &mut Link, established: Established) -> Ending {
         silent_beats: 0,
         reconnect_after: None,
         pages: Pages::new(PAGES_BYTES_MAX),
+        renewal: Renewal::new(source, token_end),
         is_closing: false,
     };
     running.resume(&early);
@@ -110,6 +115,8 @@ impl Session<'_> {
             tokio::select! {
                 biased;
                 () = shared.stop.notified() => return self.say_goodbye().await,
+                // Before reading, which may never end.
+                turn = self.renewal.turn() => self.renew(turn),
                 () = shared.regrouped.notified() => self.regroup(),
                 Some(outgoing) = self.link.queue.recv(), if may_write => self.write(outgoing),
                 io = poll_fn(|cx| self.wire.poll(cx, may_read)) => {
@@ -187,12 +194,16 @@ impl Session<'_> {
         }
     }
 
-    fn control(&self, kind: &'static str, payload: &impl serde::Serialize) -> Envelope<'static> {
+    pub(super) fn control(
+        &self,
+        kind: &'static str,
+        payload: &impl serde::Serialize,
+    ) -> Envelope<'static> {
         let shared = &self.link.shared;
         control_envelope(kind, shared.ids.next(), shared.sender.clone(), payload)
     }
 
-    fn write_control(&mut self, envelope: &Envelope<'_>, expect: Expect) {
+    pub(super) fn write_control(&mut self, envelope: &Envelope<'_>, expect: Expect) {
         let frame = self.link.shared.options.control_frame(envelope);
         self.wire.feed(Message::text(frame));
         if !matches!(expect, Expect::Nothing) {
@@ -219,7 +230,7 @@ impl Session<'_> {
                 Ending::Final(CloseReason::Replaced)
             }
             DisconnectReason::Closed { code, .. } if !Close::allows_reconnect(code) => {
-                Ending::Final(CloseReason::Unauthorised)
+                Ending::Final(self.renewal.close_reason())
             }
             reason => Ending::Lost {
                 reason,

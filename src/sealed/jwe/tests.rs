@@ -97,5 +97,5 @@ fn the_content_that_rfc_7516_prints_opens() {
         ciphertext: [bytes("ciphertext"), bytes("tag")].concat(),
     };
     let secret = bytes("key").try_into().unwrap();
-    assert_eq!(sealed.open(&secret).unwrap(), text("plaintext").as_bytes());
+    assert_eq!(*sealed.open(&secret).unwrap(), text("plaintext").as_bytes());
 }

@@ -58,8 +58,8 @@ export class Agent {
   }
 
   /** Connects, reads the challenge and registers with its nonce; `sign` gives the envelope back signed. */
-  static async join(url, id, { system, subprotocols = [], sign, ...register } = {}) {
-    const agent = new Agent(new WebSocket(url, subprotocols, { maxPayload: 0 }), id);
+  static async join(url, id, { system, subprotocols = [], headers, sign, ...register } = {}) {
+    const agent = new Agent(new WebSocket(url, subprotocols, { maxPayload: 0, headers }), id);
     const ended = agent.closed.then((code) => {
       throw new Error(`closed with ${code}`);
     });

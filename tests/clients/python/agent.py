@@ -21,9 +21,16 @@ class Agent:
         self.challenge = self.registered = self._reader = None
 
     @classmethod
-    async def join(cls, url, agent_id, system=None, subprotocols=None, ssl=None, sign=None, **register):
+    async def join(cls, url, agent_id, system=None, subprotocols=None, ssl=None, headers=None, sign=None, **register):
         """Connects, reads the challenge and registers with its nonce; `sign` gives the envelope back signed."""
-        socket = await connect(url, ssl=ssl, max_size=None, subprotocols=subprotocols, open_timeout=PATIENCE)
+        socket = await connect(
+            url,
+            ssl=ssl,
+            max_size=None,
+            subprotocols=subprotocols,
+            additional_headers=headers,
+            open_timeout=PATIENCE,
+        )
         self = cls(socket, agent_id)
         self.challenge = json.loads(await asyncio.wait_for(socket.recv(), PATIENCE))
         self._reader = asyncio.create_task(self._read())

@@ -3,39 +3,15 @@
 //! Beside a frame's way. Sending is decided for every message; what an agent already has, its
 //! memberships and watches, is looked through after a change.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use synapse::{Code, Refusal, envelope::Refused, refusal::Close};
 
 use super::{Action, Grants};
 use crate::{groups::Roster, node::Node, registry::Agent};
 
-/// How often the file is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How often the agents are looked through after a change: the second time for who was just being
-/// let in by the older rules at the first.
-const LOOKS_AFTER_CHANGE: u32 = 2;
-
-/// Keeps the permissions as the file is, until the node stops.
-pub(crate) async fn keep_up(node: Arc<Node>) {
-    let mut looks = 0;
-    while tokio::time::timeout(LOOK_INTERVAL, node.stopping.cancelled())
-        .await
-        .is_err()
-    {
-        if node.config.permissions.look_again() {
-            looks = LOOKS_AFTER_CHANGE;
-        }
-        if looks > 0 {
-            looks -= 1;
-            look_through(&node);
-        }
-    }
-}
-
 /// Ends what is no longer allowed.
-fn look_through(node: &Node) {
+pub(crate) fn look_through(node: &Node) {
     for agent in node.registry.all() {
         let grants = node.config.permissions.of(&agent.id);
         let system_id = &agent.endpoint().system_id;
