@@ -17,7 +17,12 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::binary;
+use crate::support::{
+    binary,
+    harbor::EVERYTHING_PERMITTED,
+    issuer::{self, Issuer},
+    process::Process,
+};
 
 /// What a finished command left.
 #[derive(Debug)]
@@ -126,6 +131,17 @@ impl Place {
             .row()
     }
 
+    /// A Harbor that requires authentication, permits everything, and tells its metrics.
+    async fn guarded(&self, more: &[&str]) -> Process {
+        let issuer = Issuer::new("EdDSA");
+        issuer::write(&self.path("tokens.json"), &[&issuer]);
+        let fixed = ["--auth", "required", "--tokens", "tokens.json"];
+        let permissions = ["--permissions", EVERYTHING_PERMITTED];
+        let arguments = [&fixed[..], &permissions, more].concat();
+        let harbor = Process::in_folder(self.folder.path(), &arguments).await;
+        harbor.monitored_with(&issuer.token("monitor", 3_600))
+    }
+
     /// The keys in a file, as they stand there.
     fn in_file(&self, name: &str) -> Vec<Value> {
         keys_of(&self.path(name))
@@ -169,13 +185,20 @@ impl Drop for Place {
 
 /// The first commands of somebody who is new here.
 #[tokio::test]
-async fn two_commands_make_a_harbor_that_knows_its_agents() {
-    use crate::support::process::Process;
+async fn three_commands_make_a_harbor_that_knows_its_agents() {
     let place = Place::new();
     let without = place.run("harbor", &["--auth", "required"], "");
-    let line = without.failed(78);
-    for part in ["./harbor-data/keys.json", "harbor keys add AGENT"] {
-        assert!(line.contains(part), "{line}");
+    assert_eq!(without.code, Some(78), "{without:?}");
+    let wanted = [
+        ["./harbor-data/keys.json", "harbor keys add AGENT"],
+        [
+            "./harbor-data/permissions.toml",
+            "harbor permissions print > ./harbor-data/permissions.toml",
+        ],
+    ];
+    assert_eq!(without.stderr.lines().count(), 2, "{without:?}");
+    for (line, parts) in without.stderr.lines().zip(wanted) {
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
     }
     drop(Process::in_folder(place.folder.path(), &[]).await);
     assert!(!place.path("harbor-data").exists(), "nothing to put there");
@@ -193,6 +216,8 @@ async fn two_commands_make_a_harbor_that_knows_its_agents() {
     assert!(ring[0]["d"].is_null() && own[0]["d"].is_string());
     assert_eq!(ring[0]["x"], own[0]["x"]);
 
+    let permissions = place.run("harbor", &["permissions", "print"], "").stdout;
+    std::fs::write(place.path("harbor-data/permissions.toml"), permissions).unwrap();
     let harbor = Process::in_folder(place.folder.path(), &["--auth", "required"]).await;
     let send = [
         "send",

@@ -58,8 +58,7 @@ async fn closed(client: &Client) -> CloseReason {
 async fn added_keys_work_rotated_ones_until_their_end_and_revoked_ones_no_longer() {
     let place = Place::new();
     place.add("alice", &[]);
-    let arguments = ["--auth", "required", "--log-level", "trace"];
-    let harbor = Process::in_folder(place.folder.path(), &arguments).await;
+    let harbor = place.guarded(&["--log-level", "trace"]).await;
     let alice = place.connect(&harbor, "alice.json").await;
 
     place.add("bob", &[]);
@@ -156,7 +155,7 @@ async fn keys_that_end_soon_are_told_at_the_start() {
         ])
         .rows();
     place.add("carol", &["--not-after", &soon(24 * 8)]);
-    let harbor = Process::in_folder(place.folder.path(), &["--auth", "required"]).await;
+    let harbor = place.guarded(&[]).await;
     let left = harbor.metric("harbor_keys_expire_seconds").await;
     let wanted = 48.0 * 3_600.0;
     // bob's: alice has a newer one.

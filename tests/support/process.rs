@@ -46,13 +46,13 @@ impl Process {
 
     async fn spawn(mut command: Command) -> Process {
         command.env("HARBOR_DATA", super::NO_DATA);
+        command.env("HARBOR_PERMISSIONS", EVERYTHING_PERMITTED);
         Process::spawn_as_is(command).await
     }
 
     async fn spawn_as_is(mut command: Command) -> Process {
         let mut child = command
             .args(["--listen", "127.0.0.1:0"])
-            .env("HARBOR_PERMISSIONS", EVERYTHING_PERMITTED)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()

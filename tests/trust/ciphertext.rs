@@ -17,7 +17,7 @@ use synapse::{
 use crate::support::{
     Agent,
     agent::{new_id, refusal_of},
-    guarded::{Guarded, accepted, bad_signature, guarded, key, message, refusal, register},
+    guarded::{Guarded, accepted, bad_signature, guarded, key, message, pair, refusal, register},
     soon,
 };
 
@@ -100,18 +100,34 @@ impl Scene {
         assert_eq!(got.payload.get(), r#""for bob""#);
     }
 
-    /// Harbor, which has no key, forwards it as it is; Bob does not open it.
+    /// Harbor, which has no key, forwards it as it is, and Bob does not open it; or Harbor finds
+    /// that it names no key at all.
     async fn stays_shut(&mut self, frame: &Value, what: &str) {
         let sender = match frame["sender"]["agent_id"].as_str() {
             Some("alice") => &mut self.alice,
             _ => &mut self.mallory,
         };
-        accepted(sender, frame).await;
+        sender.send(frame).await;
+        let answer = sender.next().await;
+        if answer["type"] == "synapse.refused" {
+            assert_eq!(refusal_of(&answer), pair("bad_seal", "payload"), "{what}");
+            assert!(!names_a_key(frame), "{what}: {frame}");
+            return;
+        }
+        assert_eq!(answer["type"], "synapse.accepted", "{answer}");
         let got = self.got(frame).await;
         assert!(!got.is_opened(), "{what}: {frame}");
         let payload: Value = serde_json::from_str(got.payload.get()).unwrap();
         assert_eq!(payload, frame["payload"], "{what}");
     }
+}
+
+/// Whether the header of a sealed payload is JSON with a `kid`.
+fn names_a_key(frame: &Value) -> bool {
+    let header = frame["payload"]["protected"].as_str().unwrap();
+    let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
+    let header: Value = serde_json::from_slice(&header).unwrap_or_default();
+    header["kid"].is_string()
 }
 
 fn members(id: &str, to: To, payload: Value) -> Value {
