@@ -23,6 +23,7 @@ use hmac::{Hmac, Mac as _};
 use serde_json::value::RawValue;
 use sha2::{Sha256, Sha512};
 use synapse::Envelope;
+use synapse::canonical::SigningInput;
 use synapse::envelope::Endpoint;
 use synapse::keys::{Algorithm, Key, SealingKey};
 use synapse::sealed::{self, Relay};
@@ -162,7 +163,8 @@ fn route(criterion: &mut Criterion) {
     }
 }
 
-/// Verifying, beside the least: parsing, one pass over the bytes, and the bare primitive.
+/// Verifying, beside the least: the bare primitive, and parsing the same envelope unsigned, one pass
+/// over its bytes, and the bare primitive.
 fn verify(criterion: &mut Criterion) {
     let at = jiff::Timestamp::now();
     for algorithm in Algorithm::ALL {
@@ -170,23 +172,34 @@ fn verify(criterion: &mut Criterion) {
         let Ok(key) = Key::from_secret("k", "agent-0", algorithm, &secret) else {
             panic!("a secret of {} bytes is refused", secret.len());
         };
-        let frames: Vec<String> = envelopes(1 << 10, 256)
+        let signed: Vec<Signed> = envelopes(1 << 10, 256)
             .iter()
-            .filter_map(|frame| canonical_and_signed(frame, &key))
+            .filter_map(|frame| Signed::of(frame, &key))
             .collect();
-        assert_eq!(frames.len(), 256);
+        assert_eq!(signed.len(), 256);
+        let frames = |pick: fn(&Signed) -> &String| signed.iter().map(pick).cloned().collect();
+        let unsigned: Vec<String> = frames(|signed| &signed.covered);
         let keys = [key];
         let bare = bare(algorithm, secret);
         let mut group = criterion.benchmark_group(format!("verify 1 KiB {}", algorithm.wire()));
-        over(&mut group, "decode, one pass, bare", &frames, |frame| {
+        over(&mut group, "bare", &unsigned, |text| bare(text.as_bytes()));
+        over(&mut group, "decode, one pass, bare", &unsigned, |frame| {
             let is_read = Envelope::decode(frame).is_ok();
             let passed = memchr::memchr(0, frame.as_bytes());
             (is_read, passed, bare(frame.as_bytes()))
         });
-        over(&mut group, "decode and verify", &frames, |frame| {
+        let is_verified = |frame: &str| {
             Envelope::decode(frame)
                 .is_ok_and(|envelope| signature::verify(&envelope, frame, &keys, at).is_ok())
-        });
+        };
+        for (name, frames) in [
+            ("verify, canonical", frames(|signed| &signed.canonical)),
+            ("verify, in another order", frames(|signed| &signed.frame)),
+            ("verify, with white space", frames(|signed| &signed.spaced)),
+        ] {
+            assert!(frames.iter().all(|frame: &String| is_verified(frame)));
+            over(&mut group, name, &frames, is_verified);
+        }
         group.finish();
     }
 }
@@ -253,13 +266,45 @@ fn bare_reseal() -> impl Fn(&[u8]) -> (bool, bool, [u8; 64]) {
     }
 }
 
-/// The frame in canonical form, its signature in its place.
-fn canonical_and_signed(frame: &str, key: &Key) -> Option<String> {
-    let envelope = Envelope::decode(frame).ok()?;
-    let signed = signature::signed(envelope, key).ok()?;
-    let value: serde_json::Value = serde_json::from_str(&signed).ok()?;
-    // Sorted by key, as a map of `serde_json` is.
-    Some(value.to_string())
+/// One signed envelope, spelled in several ways.
+struct Signed {
+    /// Members in the order the library writes them.
+    frame: String,
+    /// The same with a space behind each comma and colon, as Python writes it.
+    spaced: String,
+    canonical: String,
+    /// What the signature covers, which is the canonical form of the unsigned envelope.
+    covered: String,
+}
+
+impl Signed {
+    fn of(frame: &str, key: &Key) -> Option<Self> {
+        let envelope = Envelope::decode(frame).ok()?;
+        let frame = signature::signed(envelope, key).ok()?;
+        let value: serde_json::Value = serde_json::from_str(&frame).ok()?;
+        Some(Signed {
+            spaced: with_spaces(&frame),
+            // Sorted by key, as a map of `serde_json` is.
+            canonical: value.to_string(),
+            covered: SigningInput::of(&frame).ok()?.to_text(),
+            frame,
+        })
+    }
+}
+
+fn with_spaces(frame: &str) -> String {
+    let mut spaced = String::new();
+    let (mut is_inside, mut is_escaped) = (false, false);
+    for char in frame.chars() {
+        spaced.push(char);
+        match char {
+            '"' if !is_escaped => is_inside = !is_inside,
+            ',' | ':' if !is_inside => spaced.push(' '),
+            _ => {}
+        }
+        is_escaped = char == '\\' && !is_escaped;
+    }
+    spaced
 }
 
 /// Whether bytes are as they were signed.

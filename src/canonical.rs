@@ -6,16 +6,13 @@
 //! and written anew.
 
 mod number;
+mod rewrite;
 mod scan;
+mod text;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, cmp::Ordering, fmt};
 
-use serde_json::{Value, value::RawValue};
-
-use crate::refusal::{Code, Refusal};
-
-/// Members that no signature covers: it cannot cover itself, and Harbor adds its own on the way.
-const NOT_COVERED: [&str; 2] = ["signature", "harbor"];
+use crate::refusal::Refusal;
 
 /// What a signature covers, in pieces that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,41 +25,25 @@ impl<'f> SigningInput<'f> {
     ///
     /// # Errors
     ///
-    /// [`Code::UnsafeNumber`] for a number that readers would not agree on: an integer beyond
-    /// ±(2^53 − 1), or one with more digits than an IEEE 754 double keeps; [`Code::DuplicateKey`];
-    /// [`Code::Malformed`] for what is no JSON object.
+    /// [`crate::Code::UnsafeNumber`] for a number that readers would not agree on: an integer beyond
+    /// ±(2^53 − 1), or one with more digits than an IEEE 754 double keeps; [`crate::Code::DuplicateKey`];
+    /// [`crate::Code::TooDeep`]; [`crate::Code::Malformed`] for what is no JSON object.
     pub fn of(frame: &'f str) -> Result<Self, Refusal> {
-        match scan::canonical_pieces(frame) {
-            Some(pieces) => Ok(SigningInput {
-                pieces: pieces.map(Cow::Borrowed),
-            }),
-            None => Self::rewritten(frame),
-        }
+        let pieces = match scan::canonical_pieces(frame) {
+            Some(pieces) => pieces.map(Cow::Borrowed),
+            None => [rewrite::rewritten(frame)?.into(), "".into(), "".into()],
+        };
+        Ok(SigningInput { pieces })
     }
 
-    fn rewritten(frame: &str) -> Result<Self, Refusal> {
-        let no_object = |error| Refusal::new(Code::Malformed, format!("not canonical: {error}"));
-        let members: BTreeMap<String, &RawValue> =
-            serde_json::from_str(frame).map_err(no_object)?;
-        let mut values = BTreeMap::new();
-        for (key, value) in members {
-            if NOT_COVERED.contains(&key.as_str()) {
-                continue;
-            }
-            crate::json::check_duplicate_keys(&key, value)?;
-            if let Some(number) = number::first_unsafe(value.get()) {
-                let reason = format!(
-                    "{number} in {key} is not a number every reader understands alike; sign it as a string"
-                );
-                return Err(Refusal::of_field(Code::UnsafeNumber, key, reason));
-            }
-            let value: Value = serde_json::from_str(value.get()).map_err(no_object)?;
-            values.insert(key, value);
+    /// The same, of a frame that may have been looked through when it was decoded.
+    pub(crate) fn of_decoded(frame: &'f str, covered: Covered<'f>) -> Result<Self, Refusal> {
+        match covered.0 {
+            Some(seen) if std::ptr::eq(seen.frame, frame) => Ok(SigningInput {
+                pieces: seen.pieces.map(Cow::Borrowed),
+            }),
+            _ => Self::of(frame),
         }
-        let whole = serde_json_canonicalizer::to_string(&values).map_err(no_object)?;
-        Ok(SigningInput {
-            pieces: [Cow::Owned(whole), Cow::Borrowed(""), Cow::Borrowed("")],
-        })
     }
 
     /// A text as it is, which need be no envelope: what the RFCs sign is none.
@@ -83,6 +64,54 @@ impl<'f> SigningInput<'f> {
     pub fn to_text(&self) -> String {
         self.pieces.concat()
     }
+}
+
+/// What the signature of a canonical frame covers, as decoding saw it. An envelope carries it, so
+/// that verifying does not look through the same bytes again; it is believed of that very frame only,
+/// the same bytes in the same place, which the envelope borrows.
+#[derive(Clone, Copy, Default)]
+pub struct Covered<'f>(Option<Seen<'f>>);
+
+#[derive(Clone, Copy)]
+struct Seen<'f> {
+    frame: &'f str,
+    pieces: [&'f str; 3],
+}
+
+impl<'f> Covered<'f> {
+    /// Looks through a frame that was decoded. `None` if it is not canonical; if it is, no key in it
+    /// is given twice and no number is beyond what readers understand alike.
+    pub(crate) fn of_canonical(frame: &'f str) -> Option<Self> {
+        let pieces = scan::canonical_pieces(frame)?;
+        Some(Covered(Some(Seen { frame, pieces })))
+    }
+}
+
+impl fmt::Debug for Covered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Covered")
+    }
+}
+
+/// Whether a signature covers this member of an envelope: it cannot cover itself, and Harbor adds
+/// its own on the way.
+fn is_covered(key: &str) -> bool {
+    !matches!(key, "signature" | "harbor")
+}
+
+/// Whether key `a` stands before `b`.
+fn is_before(a: &str, b: &str) -> bool {
+    utf16_order(a, b).is_lt()
+}
+
+/// The order of keys: by UTF-16 units (RFC 8785 section 3.2.3). That is the order of their bytes, but
+/// for U+E000 to U+FFFF, whose UTF-8 begins with EE or EF: surrogates, F0 and later here, go before.
+fn utf16_order(a: &str, b: &str) -> Ordering {
+    let rank = |byte: u8| match byte {
+        0xEE | 0xEF => byte + 0x10,
+        _ => byte,
+    };
+    a.bytes().map(rank).cmp(b.bytes().map(rank))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use endpoint::Endpoint;
 pub use sealing::Sealing;
 pub use splice::{replace_members, splice_harbor};
 
-use crate::{limits, timestamp::Timestamp};
+use crate::{canonical::Covered, limits, timestamp::Timestamp};
 
 /// One message, as it was read or as it will be sent. The source of each field is
 /// `docs/PROTOCOL.md`, "The envelope".
@@ -71,6 +71,8 @@ pub struct Envelope<'a> {
     pub expires_at: Option<Timestamp<'a>>,
     /// What Harbor added on the way to this receiver.
     pub harbor: Option<Cow<'a, RawValue>>,
+    /// What its signature covers, if decoding saw that; never on the wire.
+    pub covered: Covered<'a>,
     /// Members this version does not know, in order.
     pub other: Vec<(Cow<'a, str>, Cow<'a, RawValue>)>,
 }
@@ -125,6 +127,7 @@ impl Envelope<'static> {
             priority: limits::PRIORITY_DEFAULT,
             expires_at: None,
             harbor: None,
+            covered: Covered::default(),
             other: Vec::new(),
         }
     }
@@ -274,6 +277,7 @@ impl Envelope<'_> {
             priority: self.priority,
             expires_at: self.expires_at.map(Timestamp::into_owned),
             harbor: self.harbor.map(own_raw),
+            covered: Covered::default(),
             other: self
                 .other
                 .into_iter()

@@ -4,12 +4,15 @@
 //! The first step of decoding ([`crate::envelope`]). Each check is a fast pass that finds nothing in
 //! ordinary frames; only a suspicious frame is looked at closely.
 
-use std::{collections::HashSet, fmt, ops::ControlFlow, sync::LazyLock};
+pub(crate) mod tokens;
+
+use std::{borrow::Cow, fmt, ops::ControlFlow, sync::LazyLock};
 
 use memchr::memmem::Finder;
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use self::tokens::{Token, Tokens};
 use crate::{
     limits::JSON_DEPTH_MAX,
     refusal::{Code, Refusal},
@@ -109,7 +112,7 @@ fn lone_surrogate_at(frame: &[u8]) -> Option<usize> {
 }
 
 /// The UTF-16 unit of the escape `\uXXXX` at `at`, if one stands there.
-fn escaped_unit(frame: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn escaped_unit(frame: &[u8], at: usize) -> Option<u16> {
     let digits = frame.get(at..at + 6)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0_u16, |unit, digit| {
         Some(unit << 4 | char::from(*digit).to_digit(16)? as u16)
@@ -156,67 +159,48 @@ fn member_at(frame: &str, offset: usize) -> Option<String> {
 ///
 /// [`Code::DuplicateKey`], naming `field`; [`Code::InvalidField`] for a number no `f64` can hold.
 pub fn check_duplicate_keys(field: &str, value: &RawValue) -> Result<(), Refusal> {
-    let mut reader = serde_json::Deserializer::from_str(value.get());
-    Unique.deserialize(&mut reader).map_err(|error| {
-        let code = if error.is_data() {
-            Code::DuplicateKey
-        } else {
-            Code::InvalidField
-        };
-        Refusal::of_field(code, field.to_owned(), error.to_string())
-    })
-}
-
-/// Walks any value and fails on a key that an object holds twice.
-struct Unique;
-
-impl<'de> DeserializeSeed<'de> for Unique {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Unique {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(Unique)?.is_some() {}
-        Ok(())
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = HashSet::new();
-        while let Some(key) = map.next_key::<String>()? {
-            if seen.contains(&key) {
-                return Err(de::Error::custom(format_args!(
-                    "the key {key:?} is given twice"
-                )));
+    let refused = |code, reason: String| Err(Refusal::of_field(code, field.to_owned(), reason));
+    // The keys of all open objects, and where those of each begin.
+    let mut keys = Vec::with_capacity(32);
+    let mut open = Vec::with_capacity(8);
+    for token in Tokens::of(value.get()) {
+        match token {
+            Token::Object | Token::Array => open.push(keys.len()),
+            Token::End => {
+                let of_this = open.pop().unwrap_or(0);
+                if let Some(key) = given_twice(&mut keys[of_this..]) {
+                    let reason = format!("the key {key:?} is given twice");
+                    return refused(Code::DuplicateKey, reason);
+                }
+                keys.truncate(of_this);
             }
-            seen.insert(key);
-            map.next_value_seed(Unique)?;
+            Token::Key(key) => match key.meaning() {
+                Ok(key) => keys.push(key),
+                Err(error) => return refused(Code::InvalidField, error.to_string()),
+            },
+            Token::Number(literal) if !is_finite(literal) => {
+                return refused(Code::InvalidField, "number out of range".to_owned());
+            }
+            Token::Text(_) | Token::Number(_) | Token::Word(_) => {}
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// A key that is there twice. Keys in order, as in the canonical form, are not moved.
+fn given_twice<'k>(keys: &'k mut [Cow<'_, str>]) -> Option<&'k str> {
+    if keys.is_sorted_by(|a, b| a < b) {
+        return None;
+    }
+    keys.sort_unstable();
+    let twice = keys.windows(2).find(|pair| pair[0] == pair[1])?;
+    Some(&twice[0])
+}
+
+/// Whether an `f64` can hold a number. Most are too short to be beyond 10^300.
+fn is_finite(literal: &str) -> bool {
+    let is_short = literal.len() <= 300 && !literal.contains(['e', 'E']);
+    is_short || literal.parse().is_ok_and(f64::is_finite)
 }
 
 #[cfg(test)]
@@ -314,12 +298,33 @@ mod tests {
             let value: &RawValue = serde_json::from_str(text).unwrap();
             check_duplicate_keys("payload", value).map_err(|refusal| refusal.code)
         };
-        assert_eq!(
-            check(r#"[{"a":{"b":1,"c":{"a":[]}}},1.5,-3,true,null,"x"]"#),
-            Ok(())
-        );
-        assert_eq!(check(r#"[{"a":{"b":1,"b":2}}]"#), Err(Code::DuplicateKey));
-        assert_eq!(check(r#"{"a":1,"\u0061":2}"#), Err(Code::DuplicateKey));
-        assert_eq!(check("[1e999]"), Err(Code::InvalidField));
+        for fine in [
+            r#"[{"a":{"b":1,"c":{"a":[]}}},1.5,-3,true,null,"x"]"#,
+            r#"{"b":1,"a":{"b":1},"c":[{"b":1},{"b":1}],"":"b"}"#,
+            r#"{"é":1,"e":2,"E":3,"a\"":4,"a\\":5}"#,
+            "[1e308, -1.5E+300, 0.0000001e-999]",
+        ] {
+            assert_eq!(check(fine), Ok(()), "{fine}");
+        }
+        for twice in [
+            r#"[{"a":{"b":1,"b":2}}]"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"{"c":1,"b":{"c":1},"a":2,"c":3}"#,
+            r#"{"a":[{}], "a" :{"a":1}}"#,
+            r#"{"":1,"":2}"#,
+        ] {
+            assert_eq!(check(twice), Err(Code::DuplicateKey), "{twice}");
+        }
+        let many: Vec<_> = (0..1_000)
+            .map(|key| format!("\"{}\":0", key * 7 % 1_000))
+            .collect();
+        assert_eq!(check(&format!("{{{}}}", many.join(","))), Ok(()));
+        let twice = format!("{{{},\"500\":1}}", many.join(","));
+        assert_eq!(check(&twice), Err(Code::DuplicateKey));
+        for too_large in ["[1e999]", "-1E400", &"9".repeat(400)] {
+            assert_eq!(check(too_large), Err(Code::InvalidField), "{too_large}");
+        }
+        // A lone surrogate has no meaning to compare.
+        assert_eq!(check(r#"{"\ud800":1}"#), Err(Code::InvalidField));
     }
 }

@@ -14,6 +14,8 @@ mod set;
 use std::fmt;
 
 use ed25519_dalek::{SigningKey, VerifyingKey};
+use hmac::{Hmac, KeyInit};
+use sha2::{Sha256, Sha512};
 use zeroize::Zeroizing;
 
 pub use jwk::Jwk;
@@ -85,8 +87,8 @@ pub struct Key {
 /// The key itself.
 #[derive(Clone)]
 pub(crate) enum Material {
-    HmacSha256(Secret),
-    HmacSha512(Secret),
+    HmacSha256(Shared<Hmac<Sha256>>),
+    HmacSha512(Shared<Hmac<Sha512>>),
     /// Can sign.
     Ed25519(Box<SigningKey>),
     /// Can only verify.
@@ -94,6 +96,24 @@ pub(crate) enum Material {
 }
 
 pub(crate) type Secret = Zeroizing<Vec<u8>>;
+
+/// A secret for HMAC.
+#[derive(Clone)]
+pub(crate) struct Shared<M> {
+    pub(crate) secret: Secret,
+    /// With the secret mixed in already: that is two of the blocks a message would cost. Wiped when
+    /// dropped, as its copies are.
+    pub(crate) keyed: M,
+}
+
+impl<M: KeyInit> Shared<M> {
+    fn of(secret: &[u8]) -> Option<Self> {
+        Some(Shared {
+            secret: Secret::new(secret.to_vec()),
+            keyed: M::new_from_slice(secret).ok()?,
+        })
+    }
+}
 
 impl fmt::Debug for Material {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -156,11 +176,17 @@ impl Key {
         secret: &[u8],
     ) -> Result<Key, KeyError> {
         let least = algorithm.secret_bytes();
-        let is_right = match algorithm {
-            Algorithm::Ed25519 => secret.len() == least,
-            _ => secret.len() >= least,
+        let is_enough = secret.len() >= least;
+        let material = match algorithm {
+            Algorithm::HmacSha256 if is_enough => Shared::of(secret).map(Material::HmacSha256),
+            Algorithm::HmacSha512 if is_enough => Shared::of(secret).map(Material::HmacSha512),
+            Algorithm::HmacSha256 | Algorithm::HmacSha512 => None,
+            Algorithm::Ed25519 => secret.try_into().ok().map(|seed| {
+                // Borrowed: no copy that would have to be wiped.
+                Material::Ed25519(Box::new(SigningKey::from_bytes(seed)))
+            }),
         };
-        let (false, material) = (!is_right, Secret::new(secret.to_vec())) else {
+        let Some(material) = material else {
             let reason = format!("a secret of {} bytes; {least} are needed", secret.len());
             let member = if algorithm == Algorithm::Ed25519 {
                 "d"
@@ -168,15 +194,6 @@ impl Key {
                 "k"
             };
             return Err(KeyError::Member { member, reason });
-        };
-        let material = match algorithm {
-            Algorithm::HmacSha256 => Material::HmacSha256(material),
-            Algorithm::HmacSha512 => Material::HmacSha512(material),
-            Algorithm::Ed25519 => {
-                let mut seed = Zeroizing::new([0; 32]);
-                seed.copy_from_slice(secret);
-                Material::Ed25519(Box::new(SigningKey::from_bytes(&seed)))
-            }
         };
         Ok(Key::of(kid, agent_id, material))
     }
@@ -247,8 +264,8 @@ impl Key {
     /// Whether it is the same key, whatever its name and life span.
     pub fn is_same_as(&self, other: &Key) -> bool {
         match (&self.material, &other.material) {
-            (Material::HmacSha256(a), Material::HmacSha256(b))
-            | (Material::HmacSha512(a), Material::HmacSha512(b)) => a == b,
+            (Material::HmacSha256(a), Material::HmacSha256(b)) => a.secret == b.secret,
+            (Material::HmacSha512(a), Material::HmacSha512(b)) => a.secret == b.secret,
             (Material::Ed25519(a), Material::Ed25519(b)) => a == b,
             (Material::Ed25519Public(a), Material::Ed25519Public(b)) => a == b,
             _ => false,

@@ -7,8 +7,7 @@ use std::borrow::{Borrow, Cow};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ed25519_dalek::{Signature, Signer as _};
-use hmac::{Hmac, Mac as _};
-use sha2::{Sha256, Sha512};
+use hmac::Mac;
 
 use crate::{
     Envelope,
@@ -22,33 +21,34 @@ impl Key {
     /// verify.
     pub fn sign(&self, input: &SigningInput<'_>) -> Option<String> {
         let signature = match &self.material {
-            Material::HmacSha256(secret) => hmac::<Hmac<Sha256>>(secret, input)?
-                .finalize()
-                .into_bytes()
-                .to_vec(),
-            Material::HmacSha512(secret) => hmac::<Hmac<Sha512>>(secret, input)?
-                .finalize()
-                .into_bytes()
-                .to_vec(),
+            Material::HmacSha256(shared) => {
+                let mac = over(&shared.keyed, input).finalize();
+                URL_SAFE_NO_PAD.encode(mac.into_bytes())
+            }
+            Material::HmacSha512(shared) => {
+                let mac = over(&shared.keyed, input).finalize();
+                URL_SAFE_NO_PAD.encode(mac.into_bytes())
+            }
             Material::Ed25519(signing) => {
-                signing.sign(input.to_text().as_bytes()).to_bytes().to_vec()
+                let signature = signing.sign(input.to_text().as_bytes());
+                URL_SAFE_NO_PAD.encode(signature.to_bytes())
             }
             Material::Ed25519Public(_) => return None,
         };
-        Some(URL_SAFE_NO_PAD.encode(signature))
+        Some(signature)
     }
 
     /// Whether `signature` is this key's over this input. Takes the same time for any signature of
     /// the right length; Ed25519 is strict (RFC 8032 section 5.1.7, no small-order points).
     pub fn has_signed(&self, input: &SigningInput<'_>, signature: &[u8]) -> bool {
         let public = match &self.material {
-            Material::HmacSha256(secret) => {
-                return hmac::<Hmac<Sha256>>(secret, input)
-                    .is_some_and(|mac| mac.verify_slice(signature).is_ok());
+            Material::HmacSha256(shared) => {
+                let mac = over(&shared.keyed, input);
+                return mac.verify_slice(signature).is_ok();
             }
-            Material::HmacSha512(secret) => {
-                return hmac::<Hmac<Sha512>>(secret, input)
-                    .is_some_and(|mac| mac.verify_slice(signature).is_ok());
+            Material::HmacSha512(shared) => {
+                let mac = over(&shared.keyed, input);
+                return mac.verify_slice(signature).is_ok();
             }
             Material::Ed25519(signing) => signing.verifying_key(),
             Material::Ed25519Public(public) => *public,
@@ -62,12 +62,13 @@ impl Key {
     }
 }
 
-fn hmac<M: hmac::Mac + hmac::KeyInit>(secret: &[u8], input: &SigningInput<'_>) -> Option<M> {
-    let mut mac = <M as hmac::KeyInit>::new_from_slice(secret).ok()?;
+/// What a keyed MAC says over this input.
+fn over<M: Mac + Clone>(keyed: &M, input: &SigningInput<'_>) -> M {
+    let mut mac = keyed.clone();
     for piece in input.pieces() {
         mac.update(piece);
     }
-    Some(mac)
+    mac
 }
 
 /// The frame of `envelope`, signed with `key`: `signature_algorithm` and `signature` are set.
@@ -125,7 +126,7 @@ pub fn verify<'k, K: Borrow<Key>>(
     let signature = URL_SAFE_NO_PAD
         .decode(&*envelope.signature)
         .map_err(|_| bad())?;
-    let input = SigningInput::of(frame)?;
+    let input = SigningInput::of_decoded(frame, envelope.covered)?;
     keys.iter()
         .filter(|key| (*key).borrow().algorithm().wire() == algorithm)
         .filter(|key| (*key).borrow().is_live(at))

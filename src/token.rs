@@ -5,9 +5,8 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ed25519_dalek::Signer as _;
-use hmac::{Hmac, KeyInit, Mac as _};
+use hmac::Mac as _;
 use serde::Serialize;
-use sha2::Sha256;
 
 use crate::keys::{Key, Material};
 
@@ -62,8 +61,8 @@ impl Key {
             URL_SAFE_NO_PAD.encode(claims)
         );
         let signature = match &self.material {
-            Material::HmacSha256(secret) => {
-                let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(secret).ok()?;
+            Material::HmacSha256(shared) => {
+                let mut mac = shared.keyed.clone();
                 mac.update(covered.as_bytes());
                 mac.finalize().into_bytes().to_vec()
             }

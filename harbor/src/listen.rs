@@ -6,6 +6,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod complaint;
+mod origin;
 pub(crate) mod upgrade;
 
 use std::{convert::Infallible, io, net::IpAddr, sync::Arc, time::Duration};

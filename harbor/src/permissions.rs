@@ -3,6 +3,7 @@
 //! Asked by `authorise`, the one place that decides, for messages, registrations and HTTP doors. The
 //! file is looked at again every second; what it no longer allows ends for open connections too.
 
+mod action;
 mod change;
 mod pattern;
 mod rule;
@@ -20,8 +21,8 @@ use synapse::control::Auth;
 
 use crate::watched::{Stamp, Watched};
 
+pub(crate) use action::Action;
 pub(crate) use change::look_through;
-pub(crate) use rule::Action;
 
 use rule::{Rule, Table};
 

@@ -2,53 +2,47 @@
 //!
 //! Part of reading what a signature covers: two different numbers must never have one signature.
 
+use std::borrow::Cow;
+
 /// The largest integer all readers agree on, 2^53 − 1 (RFC 7493 section 2.2).
 const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
 
 /// Whether a literal is spelled as the canonical form would, and safe.
 pub(super) fn is_canonical(literal: &str) -> bool {
-    let digits = literal.strip_prefix('-').unwrap_or(literal);
-    if digits.len() <= 15 && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return literal != "-0" && (digits.len() == 1 || !digits.starts_with('0'));
+    match integer_digits(literal) {
+        Some(digits) => literal != "-0" && is_safe_integer(digits),
+        // Spelled so, it means what a double keeps.
+        None => canonical(literal).is_some_and(|canonical| canonical == literal),
     }
-    is_safe(literal) && canonical(literal).is_some_and(|canonical| canonical == literal)
 }
 
-/// The first literal of a JSON text whose meaning the canonical form would change.
-pub(super) fn first_unsafe(json: &str) -> Option<&str> {
-    let bytes = json.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => at = super::scan::string_end(bytes, at)?,
-            b'-' | b'0'..=b'9' => {
-                let end = literal_end(bytes, at);
-                if !is_safe(&json[at..end]) {
-                    return Some(&json[at..end]);
-                }
-                at = end;
-            }
-            _ => at += 1,
-        }
+/// The canonical spelling of a literal; `None` if it would not mean the same: an integer beyond
+/// ±(2^53 − 1), or another number whose value a double does not keep.
+pub(super) fn canonical_if_safe(literal: &str) -> Option<Cow<'_, str>> {
+    match integer_digits(literal) {
+        Some("0") => Some(Cow::Borrowed("0")),
+        Some(digits) => is_safe_integer(digits).then_some(Cow::Borrowed(literal)),
+        None => canonical(literal)
+            .filter(|canonical| {
+                canonical == literal || Decimal::of(canonical) == Decimal::of(literal)
+            })
+            .map(Cow::Owned),
     }
-    None
 }
 
-/// Where the number that starts at `at` ends.
-pub(super) fn literal_end(bytes: &[u8], at: usize) -> usize {
-    let is_part = |byte: &u8| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
-    at + bytes[at..].iter().take_while(|byte| is_part(byte)).count()
-}
-
-/// An integer within ±(2^53 − 1), or another number whose value a double keeps.
-fn is_safe(literal: &str) -> bool {
+/// The digits of an integer without its sign. JSON has no leading zeros.
+fn integer_digits(literal: &str) -> Option<&str> {
     let digits = literal.strip_prefix('-').unwrap_or(literal);
-    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return digits
+    let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_integer.then_some(digits)
+}
+
+fn is_safe_integer(digits: &str) -> bool {
+    // Below 10^15 all are.
+    digits.len() <= 15
+        || digits
             .parse()
-            .is_ok_and(|number: u64| number <= SAFE_INTEGER_MAX);
-    }
-    canonical(literal).is_some_and(|canonical| Decimal::of(&canonical) == Decimal::of(literal))
+            .is_ok_and(|number: u64| number <= SAFE_INTEGER_MAX)
 }
 
 fn canonical(literal: &str) -> Option<String> {
@@ -93,6 +87,10 @@ impl Decimal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn is_safe(literal: &str) -> bool {
+        canonical_if_safe(literal).is_some()
+    }
 
     #[test]
     fn integers_are_safe_up_to_two_to_the_53_less_one() {
@@ -144,12 +142,5 @@ mod tests {
         for literal in ["-0", "1.0", "1e21", "1E+21", "10e1", "0.10", "-0.0"] {
             assert!(!is_canonical(literal), "{literal}");
         }
-    }
-
-    #[test]
-    fn the_first_unsafe_one_is_found_outside_strings() {
-        let json = r#"{"a":"9007199254740993","b":[1,{"c\"":9007199254740993}]}"#;
-        assert_eq!(first_unsafe(json), Some("9007199254740993"));
-        assert_eq!(first_unsafe(r#"["9007199254740993",-1.5e3]"#), None);
     }
 }

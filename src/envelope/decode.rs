@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use super::{Endpoint, Envelope, TargetType};
 use crate::{
     address::{self, Kind},
+    canonical::Covered,
     json,
     limits::{CAPABILITIES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX},
     refusal::{Code, Refusal},
@@ -52,7 +53,7 @@ fn read(frame: &str) -> Result<Envelope<'_>, Refusal> {
     json::check_text(frame)?;
     let cx = Context::default();
     let mut reader = serde_json::Deserializer::from_str(frame);
-    let envelope = (&mut reader)
+    let mut envelope = (&mut reader)
         .deserialize_map(EnvelopeVisitor(&cx))
         .map_err(|error| cx.refusal(&error))?;
     reader.end().map_err(|error| {
@@ -60,7 +61,10 @@ fn read(frame: &str) -> Result<Envelope<'_>, Refusal> {
         Refusal::new(Code::Malformed, reason)
     })?;
     if !envelope.signature.is_empty() {
-        json::check_duplicate_keys("payload", &envelope.payload)?;
+        match Covered::of_canonical(frame) {
+            Some(covered) => envelope.covered = covered,
+            None => json::check_duplicate_keys("payload", &envelope.payload)?,
+        }
     }
     Ok(envelope)
 }

@@ -254,8 +254,12 @@ impl From<&Key> for Jwk {
             ..Jwk::default()
         };
         let public = match &key.material {
-            Material::HmacSha256(secret) | Material::HmacSha512(secret) => {
-                jwk.k = hidden(secret);
+            Material::HmacSha256(shared) => {
+                jwk.k = hidden(&shared.secret);
+                return jwk;
+            }
+            Material::HmacSha512(shared) => {
+                jwk.k = hidden(&shared.secret);
                 return jwk;
             }
             Material::Ed25519(signing) => {

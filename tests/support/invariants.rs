@@ -1,87 +1,21 @@
-//! What holds for every frame, whatever its bytes; called by the fuzzer and by the replay of its
-//! corpus. Panics where it does not hold.
+//! What holds whatever the bytes are, a file per reader of what strangers wrote. The fuzzer calls each
+//! `check` (`fuzz/`), and so does the replay of its corpus (`tests/fuzz_corpus.rs`). It panics where a
+//! promise is broken, and else says in a word what became of the bytes.
 
-use synapse::{Code, Envelope, envelope::splice_harbor};
+pub mod canonical;
+pub mod envelope;
+pub mod keyring;
+pub mod sealed;
+pub mod signature;
 
-/// Decodes `bytes` and checks what came of it. `None` for what is not UTF-8, which a WebSocket
-/// refuses before.
-///
-/// # Panics
-///
-/// When the decoder breaks a promise.
-pub fn check(bytes: &[u8]) -> Option<Result<(), Code>> {
-    let frame = std::str::from_utf8(bytes).ok()?;
-    let decoded = Envelope::decode(frame);
-    let envelope = match decoded {
-        Ok(envelope) => envelope,
-        Err(refused) => {
-            assert!(!refused.refusal.reason.is_empty());
-            let named = refused
-                .id
-                .as_ref()
-                .is_none_or(|id| !id.is_empty() && id.len() <= 128);
-            assert!(named, "{:?}", refused.id);
-            return Some(Err(refused.refusal.code));
-        }
-    };
-    borrows_its_payload(frame, &envelope);
-    reads_back_what_it_writes(&envelope);
-    if envelope.harbor.is_none() {
-        splices_behind_the_same_bytes(frame, &envelope);
-    }
-    addresses_somebody_or_says_why_not(&envelope);
-    Some(Ok(()))
-}
+/// A check, under the name of its target and of the folder with its corpus.
+pub type Target = (&'static str, fn(&[u8]) -> &'static str);
 
-/// The payload is a part of the frame, byte for byte.
-fn borrows_its_payload(frame: &str, envelope: &Envelope<'_>) {
-    let payload = envelope.payload.get();
-    let start = (payload.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
-    assert_eq!(frame.get(start..start + payload.len()), Some(payload));
-}
-
-/// Written anew and read again it is the same envelope, but for what only Harbor writes.
-fn reads_back_what_it_writes(envelope: &Envelope<'_>) {
-    let written = envelope.to_json();
-    let again = Envelope::decode(&written).unwrap_or_else(|refused| {
-        panic!("{refused} in its own {written}");
-    });
-    assert_eq!(fields(&again), fields(envelope));
-    assert!(again.harbor.is_none());
-    assert_eq!(again.to_json(), written);
-    assert_eq!(envelope.clone().into_owned().to_json(), written);
-}
-
-/// Everything of an envelope but `harbor`, in a form that can be compared.
-fn fields(envelope: &Envelope<'_>) -> String {
-    let without_harbor = Envelope {
-        harbor: None,
-        ..envelope.clone()
-    };
-    format!("{without_harbor:?}")
-}
-
-/// Harbor's member comes last; every byte before it stays, and it changes no other field.
-fn splices_behind_the_same_bytes(frame: &str, envelope: &Envelope<'_>) {
-    let member = r#"{"seq":1,"verified":"key"}"#;
-    let spliced = splice_harbor(frame, member);
-    let kept = frame.trim_end_matches([' ', '\t', '\n', '\r']);
-    assert!(spliced.starts_with(&kept[..kept.len() - 1]), "{spliced}");
-    let delivered = Envelope::decode(&spliced).unwrap_or_else(|refused| {
-        panic!("{refused} after splicing: {spliced}");
-    });
-    assert_eq!(
-        delivered.harbor.as_ref().map(|harbor| harbor.get()),
-        Some(member)
-    );
-    assert_eq!(fields(&delivered), fields(envelope));
-}
-
-/// A destination always names somebody.
-fn addresses_somebody_or_says_why_not(envelope: &Envelope<'_>) {
-    for own_system_id in ["", "s"] {
-        if let Ok(destination) = envelope.destination(own_system_id) {
-            assert!(destination.receiver.is_some() || destination.audience.is_some());
-        }
-    }
-}
+/// All of them.
+pub const TARGETS: [Target; 5] = [
+    ("canonical", canonical::check),
+    ("envelope", envelope::check),
+    ("keyring", keyring::check),
+    ("sealed", sealed::check),
+    ("signature", signature::check),
+];

@@ -13,7 +13,7 @@ use axum::{
 };
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use synapse::{Code, Refusal, limits::SUBPROTOCOL};
+use synapse::limits::SUBPROTOCOL;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
@@ -28,7 +28,10 @@ use crate::{
     tokens,
 };
 
-use super::admission::{Admitted, Unregistered};
+use super::{
+    admission::{Admitted, Unregistered},
+    origin,
+};
 
 /// How a request came.
 #[derive(Debug, Clone)]
@@ -49,7 +52,7 @@ pub(crate) async fn upgrade(
     Extension(arrival): Extension<Arrival>,
     mut request: Request,
 ) -> Response {
-    if let Err(refusal) = check_origin(&node, request.headers()) {
+    if let Err(refusal) = origin::check(&node, request.headers()) {
         return gateway::refuse(&node, &refusal);
     }
     if node.is_draining() {
@@ -91,22 +94,6 @@ pub(crate) async fn upgrade(
         drop((place, arrival.place));
     });
     response.map(|()| axum::body::Body::empty())
-}
-
-/// Browsers send `Origin` and cannot be kept from it, so an origin must be allowed by name. Other
-/// programs send none. Every `Origin` line counts.
-fn check_origin(node: &Node, headers: &HeaderMap) -> Result<(), Refusal> {
-    let allowed_origins = &node.config.allowed_origins;
-    let is_allowed = |origin: &HeaderValue| {
-        let mut allowed = allowed_origins.iter();
-        allowed.any(|allowed| allowed == "*" || **allowed == *origin)
-    };
-    let mut origins = headers.get_all(header::ORIGIN).iter();
-    let Some(denied) = origins.find(|origin| !is_allowed(origin)) else {
-        return Ok(());
-    };
-    let reason = format!("the origin {denied:?} is not in allowed_origins");
-    Err(Refusal::of_field(Code::OriginDenied, "Origin", reason))
 }
 
 fn offers_subprotocol(headers: &HeaderMap) -> bool {
