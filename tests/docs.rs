@@ -116,6 +116,22 @@ fn the_settings_that_are_described_are_those_of_the_default_file() {
     assert_eq!(described, in_file.map(|(key, _)| key).collect::<Vec<_>>());
 }
 
+#[test]
+fn each_promise_of_the_threat_model_names_tests_that_are_there() {
+    let rows = table(&read("docs/OPERATING.md"), "Threat model");
+    assert!(rows.len() > 10, "{rows:?}");
+    let themes = rows[1..]
+        .iter()
+        .filter_map(|row| row.last())
+        .flat_map(|cell| cell.split(", "));
+    for theme in themes.map(|theme| theme.trim_matches('`')) {
+        let file = format!("tests/{}.rs", theme.replace("::", "/"));
+        let text = read(&file);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(file.trim_end_matches(".rs"));
+        assert!(text.contains("test]\n") || folder.is_dir(), "{theme}");
+    }
+}
+
 #[tokio::test]
 async fn the_python_of_the_readme_is_the_example_and_talks_to_a_group() {
     let example = read("examples/agent.py");

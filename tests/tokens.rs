@@ -405,6 +405,28 @@ async fn an_issuer_that_is_trusted_no_more_takes_its_bearers_along() {
     assert_eq!(of_hmac.closed().await, Some(4003));
 }
 
+/// T57: a file on a disk that does not answer is waited for beside everything else. A pipe that
+/// nobody writes to stands for it.
+#[tokio::test]
+async fn a_file_that_hangs_puts_no_end_off() {
+    let ed = Issuer::new("EdDSA");
+    let trusting = Trusting::start(&[&ed], Settings::default()).await;
+    let (mut ends, _) = register(&trusting.harbor, "ends", &ed.token("ends", 4)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&pipe, &link).unwrap();
+    std::fs::rename(&link, &trusting.path).unwrap();
+    assert_eq!(ends.closed().await, Some(4003));
+    // Once it answers, the file is followed as before.
+    trusting.trust(&[&ed]);
+    let writer = tokio::task::spawn_blocking(move || std::fs::write(pipe, "{}"));
+    soon("the pipe is read", writer).await.unwrap().unwrap();
+    register(&trusting.harbor, "later", &ed.token("later", 60)).await;
+}
+
 #[test]
 fn a_configuration_that_cannot_be_meant_is_refused() {
     use std::os::unix::fs::PermissionsExt;

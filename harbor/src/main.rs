@@ -107,7 +107,10 @@ fn run(config: Config) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(EXIT_UNAVAILABLE, &[format!("cannot start: {error}")]),
     };
-    runtime.block_on(serve(config))
+    let code = runtime.block_on(serve(config));
+    // Not waited for: a thread that reads a file which hangs.
+    runtime.shutdown_background();
+    code
 }
 
 async fn serve(config: Config) -> ExitCode {

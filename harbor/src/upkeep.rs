@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use synapse::refusal::Close;
+use tokio::task::JoinHandle;
 
 use crate::{keys::Expiry, node::Node, permissions};
 
@@ -23,15 +24,20 @@ pub(crate) async fn keep_up(node: Arc<Node>) {
         tokens.tell();
     }
     let mut looks = 0;
+    let mut following: Option<JoinHandle<bool>> = None;
     while tokio::time::timeout(EVERY, node.stopping.cancelled())
         .await
         .is_err()
     {
-        let looking = Arc::clone(&node);
-        // Files may be far away.
-        let followed = tokio::task::spawn_blocking(move || follow_files(&looking)).await;
-        if followed.is_ok_and(|permissions_changed| permissions_changed) {
-            looks = LOOKS_AFTER_CHANGE;
+        // Files may be far away, and one that hangs must not put off what has ended.
+        let mut followed = following.take().unwrap_or_else(|| {
+            let looking = Arc::clone(&node);
+            tokio::task::spawn_blocking(move || follow_files(&looking))
+        });
+        match tokio::time::timeout(EVERY, &mut followed).await {
+            Ok(Ok(true)) => looks = LOOKS_AFTER_CHANGE,
+            Ok(Ok(false) | Err(_)) => {}
+            Err(_) => following = Some(followed),
         }
         expiry.look(&node.keys.ring(), &node.metrics);
         close_lapsed(&node);
