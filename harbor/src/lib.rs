@@ -15,6 +15,7 @@
 //! | | [`connection`] | the loop of one agent; its socket, outbox and heartbeat |
 //! | 1–6 | `intake` | **the way on one screen**: decode, verify, authorise, route, reseal, deliver |
 //! | 4 | [`router`] | decides who gets a copy |
+//! | to come | [`mailbox`] | what waits for an agent, and what was not acknowledged |
 //! | 6 | `delivery` | puts the copies into outboxes |
 //! | | `answer` | the frames Harbor writes itself |
 //! | asked | [`registry`] | who is connected |
@@ -51,6 +52,8 @@ pub mod connection;
 mod intake;
 
 pub mod router;
+
+pub mod mailbox;
 
 mod delivery;
 
