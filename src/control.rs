@@ -320,6 +320,22 @@ pub struct Roster {
     pub more: bool,
 }
 
+impl Roster {
+    /// That of a group of which the asker is told nothing.
+    pub fn unseen(group_id: &str) -> Self {
+        let scope = Scope {
+            group_id: group_id.to_owned(),
+            system_id: String::new(),
+        };
+        Roster {
+            scope,
+            position: 0,
+            members: Vec::new(),
+            more: false,
+        }
+    }
+}
+
 /// One member of a group or system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {

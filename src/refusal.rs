@@ -292,12 +292,24 @@ pub struct Refusal {
     pub retry_after_ms: Option<u64>,
 }
 
+/// Most bytes of a reason, and of a field: both may repeat what a peer sent.
+const TEXT_BYTES_MAX: usize = 512;
+
+/// Cut where it is too long, so that an answer is never much longer than what it answers.
+fn within_bounds(text: Cow<'static, str>) -> Cow<'static, str> {
+    if text.len() <= TEXT_BYTES_MAX {
+        return text;
+    }
+    let end = text.floor_char_boundary(TEXT_BYTES_MAX);
+    format!("{}…", &text[..end]).into()
+}
+
 impl Refusal {
     /// A refusal that names no field.
     pub fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
         Refusal {
             code,
-            reason: reason.into(),
+            reason: within_bounds(reason.into()),
             field: None,
             retry_after_ms: None,
         }
@@ -310,7 +322,7 @@ impl Refusal {
         reason: impl Into<Cow<'static, str>>,
     ) -> Self {
         Refusal {
-            field: Some(field.into()),
+            field: Some(within_bounds(field.into())),
             ..Refusal::new(code, reason)
         }
     }

@@ -167,6 +167,18 @@ fn unfit(hmac: &Issuer) -> Vec<(&'static str, String)> {
             "another type",
             hmac.jws(r#"{"alg":"HS256","typ":"logout+jwt"}"#, &good),
         ),
+        (
+            "in its header",
+            hmac.jws(r#"{"alg":"HS256","crit":["b64"],"b64":true}"#, &good),
+        ),
+        (
+            "in its header",
+            hmac.jws(r#"{"alg":"HS256","enc":"A256GCM"}"#, &good),
+        ),
+        (
+            "in its header",
+            hmac.jws(r#"{"alg":"HS256","zip":"DEF"}"#, &good),
+        ),
     ]
 }
 
@@ -226,6 +238,11 @@ async fn a_wrong_token_is_refused_and_makes_nobody_anonymous() {
         assert_eq!(body["field"], "Authorization", "{lines}");
         count += 1.0;
     }
+    // Bytes that are no text do not hide a token either.
+    let lines = "Sec-WebSocket-Protocol: synapse.v1, synapse.bearer.x\u{e9}\r\n";
+    let body = refused(harbor, lines).await;
+    assert_eq!(body["field"], "Sec-WebSocket-Protocol");
+    count += 1.0;
     assert_eq!(
         harbor.metric_with("harbor_refusals_total", "code=\"bad_token\""),
         count

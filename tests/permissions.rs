@@ -280,6 +280,17 @@ async fn an_agent_sees_whom_it_may_reach() {
         worker.refused(members("board-1")).await,
         denied("payload.group_id")
     );
+    // Leaving is allowed, and tells nothing of who is there, or whether anybody is.
+    let _chair = Agent::in_groups(&ruled.harbor, "planner-7", &[("board-1", &[])]).await;
+    for group_id in ["board-1", "none"] {
+        let left = worker
+            .control("synapse.group.leave", json!({"group_id": group_id}))
+            .await;
+        assert_eq!(
+            left,
+            json!({"group_id": group_id, "position": 0, "members": []})
+        );
+    }
     for (payload, field) in [
         (json!({"group_id": "board-1"}), "payload.group_id"),
         (json!({"system_id": "shop"}), "payload.system_id"),

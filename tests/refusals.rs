@@ -327,3 +327,24 @@ async fn every_code_of_the_table_is_told() {
     let all: BTreeSet<_> = Code::ALL.iter().map(|code| code.row().wire).collect();
     assert_eq!(told, all);
 }
+
+/// A refusal repeats a little of what was sent, never all of it.
+#[tokio::test]
+async fn no_refusal_is_much_longer_than_it_must_be() {
+    let harbor = Harbor::start().await;
+    let mut agent = Agent::register(&harbor, "a").await;
+    let long = "\u{85}".repeat(100_000);
+    for members in [
+        json!({"broadcast": long}),
+        json!({"ttl": long}),
+        json!({"sender": {"agent_id": long}}),
+    ] {
+        let frame = agent.envelope(members).to_string();
+        agent.send_text(frame).await;
+        assert!(agent.next_text().await.len() < 8_192);
+    }
+    let twice = agent.envelope(json!({})).to_string();
+    let twice = twice.replacen('{', &format!("{{\"{long}\":1,\"{long}\":2,"), 1);
+    agent.send_text(twice).await;
+    assert!(agent.next_text().await.len() < 8_192);
+}

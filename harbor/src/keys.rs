@@ -42,24 +42,35 @@ pub(crate) struct Reading {
     stamp: Option<Stamp>,
 }
 
-/// Reads a keyring that nobody else on the machine can read.
+/// Reads a keyring that nobody else on the machine can read, for a node that starts.
 ///
 /// # Errors
 ///
 /// One line that names the file and what is wrong, without any secret.
 fn read(path: &Path) -> Result<Keyring, String> {
+    let ring = read_again(path)?;
+    match seals_without_signer(&ring) {
+        Some(problem) => Err(format!("keys: {}: {problem}", path.display())),
+        None => Ok(ring),
+    }
+}
+
+/// The same for a node that runs: one that cannot sign what it seals still has to know which keys were
+/// revoked.
+fn read_again(path: &Path) -> Result<Keyring, String> {
     let named = |error: &dyn std::fmt::Display| format!("keys: {}: {error}", path.display());
     check_private(path).map_err(|problem| named(&problem))?;
-    let ring = Keyring::from_file(path).map_err(|error: KeyError| named(&error))?;
+    Keyring::from_file(path).map_err(|error: KeyError| named(&error))
+}
+
+/// What is wrong with a ring whose sealing keys are of no use.
+fn seals_without_signer(ring: &Keyring) -> Option<&'static str> {
     let signs = ring.newest_signer(HARBOR_AGENT_ID, clock::wall()).is_some();
-    if !signs && ring.all_sealing().next().is_some() {
-        return Err(named(
-            &"holds sealing keys (A256GCM), with which Harbor opens and seals again, and no live \
-              Ed25519 key with its secret for agent_id harbor, with which it signs what it sealed; \
-              harbor keys add harbor makes one",
-        ));
-    }
-    Ok(ring)
+    (!signs && ring.all_sealing().next().is_some()).then_some(
+        "holds sealing keys (A256GCM), with which Harbor opens and seals again, and no live \
+         Ed25519 key with its secret for agent_id harbor, with which it signs what it sealed; \
+         harbor keys add harbor makes one",
+    )
 }
 
 /// Refuses a file that others than its owner may use.
@@ -94,8 +105,11 @@ impl Keys {
 
     /// Reads the file again if it is another than at the last look, or could not be read then.
     pub(crate) fn look_again(&self) -> Option<Result<(), String>> {
-        let outcome = self.file.look_again(read)?;
+        let outcome = self.file.look_again(read_again)?;
         Some(outcome.map(|ring| {
+            if let Some(problem) = seals_without_signer(&ring) {
+                tracing::error!("nothing sealed goes on: the keyring {problem}");
+            }
             ring.keep_counts(&self.ring());
             *self.ring.write() = Arc::new(ring);
         }))

@@ -19,6 +19,7 @@ use std::{
 };
 
 use axum::http::HeaderMap;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Header, Validation, errors::ErrorKind};
 use parking_lot::RwLock;
 use synapse::{
@@ -112,6 +113,17 @@ fn check(node: &Node, place: &'static str, token: &str) -> Result<Bearer, Refusa
 
 const NOT_ACCEPTED: &str = "the token is not accepted";
 
+/// Whether a header asks for what is not known here (RFC 7515 section 4.1.11), or is of an encrypted token.
+fn extends_jws(token: &str) -> bool {
+    let header = token.split('.').next().unwrap_or_default();
+    let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
+    let members: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&header).unwrap_or_default();
+    ["crit", "b64", "enc", "zip"]
+        .iter()
+        .any(|member| members.contains_key(*member))
+}
+
 impl Tokens {
     /// What these settings mean. An empty path is none.
     ///
@@ -154,6 +166,9 @@ impl Tokens {
             .ok_or_else(not_accepted)?;
         if !is_of_access(&header) {
             return Err("the token is of another type than JWT".to_owned());
+        }
+        if extends_jws(token) {
+            return Err("the token has crit, b64, enc or zip in its header".to_owned());
         }
         let claims = claims?;
         let (agent_id, expires_at) = claims.check(&Expected {

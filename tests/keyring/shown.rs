@@ -187,3 +187,23 @@ fn what_is_exported_verifies_elsewhere_and_is_public() {
         );
     }
 }
+
+#[test]
+fn a_keyring_with_seals_and_nothing_to_sign_them_is_warned_of() {
+    let place = Place::new();
+    let out = place.path("secret.json").display().to_string();
+    for (arguments, warns) in [
+        (
+            &["add", "bob", "--algorithm", "A256GCM", "--out", &out][..],
+            true,
+        ),
+        (&["add", "harbor", "--kid", "own"], false),
+        (&["add", "harbor", "--kid", "newer"], false),
+        (&["revoke", "own"], false),
+        (&["revoke", "newer"], true),
+    ] {
+        let ran = place.keys(arguments);
+        ran.rows();
+        assert_eq!(ran.warns_of_seals(), warns, "{ran:?}");
+    }
+}

@@ -80,7 +80,7 @@ async fn harbor_needs_a_key_of_its_own_from_start_to_end() {
 }
 
 #[tokio::test]
-async fn a_file_without_harbors_key_changes_nothing_and_a_whole_one_does() {
+async fn a_file_without_harbors_key_stops_what_is_sealed_and_no_revocation() {
     let here = holding(&["alice", "bob"]).await;
     let mut alice = Agent::register(&here.harbor, "alice").await;
     let mut bob = Agent::register(&here.harbor, "bob").await;
@@ -103,10 +103,65 @@ async fn a_file_without_harbors_key_changes_nothing_and_a_whole_one_does() {
         let came = bob.next_text().await;
         assert_eq!(checked(&came, &message, Some("bob"), &here.ring), "1");
     };
-    // The file is looked at every second: two looks.
-    write(&["alice", "bob", "carol"], false);
-    tokio::time::sleep(std::time::Duration::from_millis(2_200)).await;
     kept(&mut alice, &mut bob).await;
+    write(&["alice", "bob"], false);
+    soon("the signer is gone", async {
+        loop {
+            let message = sealed_by(
+                &alice,
+                json!({"receiver": {"agent_id": "bob"}}),
+                "alice",
+                "1",
+            );
+            alice.send(&message).await;
+            let answer = alice.next().await;
+            if answer["type"] == "synapse.refused" {
+                assert_eq!(refusal_of(&answer).0, "no_sealing_key");
+                break;
+            }
+            bob.next().await;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    // Without the signer too, a key that was taken out is held no more.
+    write(&["bob"], false);
+    soon("the key is forgotten", async {
+        loop {
+            let message = sealed_by(
+                &alice,
+                json!({"receiver": {"agent_id": "bob"}}),
+                "alice",
+                "1",
+            );
+            alice.send(&message).await;
+            if alice.next().await["type"] == "synapse.accepted" {
+                assert_eq!(bob.next().await, message, "between its two ends");
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    write(&["alice", "bob"], true);
+    soon("it is taken over again", async {
+        loop {
+            let message = sealed_by(
+                &alice,
+                json!({"receiver": {"agent_id": "bob"}}),
+                "alice",
+                "1",
+            );
+            alice.send(&message).await;
+            if alice.next().await["type"] == "synapse.accepted"
+                && bob.next().await["harbor"]["resealed"].is_object()
+            {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
     write(&["bob"], true);
     // Revoked: Harbor does not hold it any more, so it is between those who do.
     soon("the key is forgotten", async {

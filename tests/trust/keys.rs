@@ -6,7 +6,7 @@ use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
 use harbor::Settings;
 use serde_json::{Value, json};
-use synapse::keys::{Algorithm, Key};
+use synapse::keys::{Algorithm, Key, SealingKey};
 
 use crate::support::{
     Agent,
@@ -179,6 +179,25 @@ async fn a_file_that_is_wrong_changes_nothing() {
     // It was looked at all the while: the next good one is taken.
     guarded.replace(&[&older, &newer]);
     until(&mut alice, &newer, true).await;
+}
+
+/// What cannot be sealed for want of Harbor's own key does not keep anybody in.
+#[tokio::test]
+async fn a_key_is_revoked_whatever_else_the_file_lacks() {
+    let (alice_key, bob_key) = (
+        key("alice", Algorithm::Ed25519),
+        key("bob", Algorithm::HmacSha256),
+    );
+    let guarded = guarded(&[&alice_key, &bob_key], Settings::default()).await;
+    let url = guarded.harbor.url();
+    let mut alice = register(&url, &alice_key).await;
+    let mut ring = ring_of(&[&bob_key]);
+    ring.add_sealing(SealingKey::generate("bob-seal", "bob").unwrap())
+        .unwrap();
+    ring.write(&guarded.keys.path).unwrap();
+    assert_eq!(alice.closed().await, Some(4003));
+    stays_out(&url, &alice_key).await;
+    register(&url, &bob_key).await;
 }
 
 #[test]

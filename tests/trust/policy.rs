@@ -11,7 +11,7 @@ use synapse::{
 
 use crate::support::{
     Agent,
-    guarded::{bad_signature, guarded, key},
+    guarded::{accepted, bad_signature, guarded, key, message, refusal, register},
     soon,
 };
 
@@ -69,4 +69,33 @@ async fn the_policy_decides_what_a_signature_means() {
     let there = guarded(&[&alice_key], off).await;
     let mut alice = Agent::register(&there.harbor, "alice").await;
     assert_eq!(alice.deliver(junk).await, 0);
+}
+
+/// A client that reads frames of the announced length and no longer must not be closed by what Harbor adds.
+#[tokio::test]
+async fn what_harbor_adds_makes_no_frame_longer_than_announced() {
+    let (alice_key, bob_key) = (
+        key("alice", Algorithm::HmacSha256),
+        key("bob", Algorithm::HmacSha256),
+    );
+    let guarded = guarded(&[&alice_key, &bob_key], Settings::default()).await;
+    let url = guarded.harbor.url();
+    let mut alice = register(&url, &alice_key).await;
+    let mut bob = register(&url, &bob_key).await;
+    let of_length = |alice: &Agent, length: usize| {
+        let with = |fill: usize| {
+            let extra = json!({"receiver": {"agent_id": "bob"}, "payload": "x".repeat(fill)});
+            message(alice, &alice_key, extra)
+        };
+        let bare = with(0).to_string().len();
+        with(length - bare)
+    };
+    let most = 1 << 20;
+    let frame = of_length(&alice, most);
+    assert_eq!(frame.to_string().len(), most);
+    let (code, _) = refusal(&mut alice, &frame).await;
+    assert_eq!(code, "limit_exceeded");
+    let frame = of_length(&alice, most - 128);
+    accepted(&mut alice, &frame).await;
+    assert!(bob.next_text().await.len() <= most);
 }

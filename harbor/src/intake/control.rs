@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::Serialize;
 use synapse::{
     Envelope, Refusal,
-    control::{Discover, Discovered},
+    control::{self, Discover, Discovered},
     envelope::Endpoint,
 };
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -42,7 +42,13 @@ pub(super) fn answer(
         }
         Request::Leave(group) => {
             session.leave(&group.group_id);
-            answer_members(node, session, envelope, &group.group_id);
+            let group_id = &*group.group_id;
+            // Leaving is always allowed, seeing who is left is not.
+            if session.grants.allow(&Action::SeeGroup { group_id }) {
+                answer_members(node, session, envelope, group_id);
+            } else {
+                session.answer(reply(node, envelope, &control::Roster::unseen(group_id)));
+            }
         }
         Request::Members(group) => answer_members(node, session, envelope, &group.group_id),
         Request::Watch(scope) => {

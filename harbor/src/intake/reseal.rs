@@ -34,6 +34,18 @@ enum Frames {
     Each(std::vec::IntoIter<Option<Utf8Bytes>>),
 }
 
+impl Frames {
+    fn longest_bytes(&self) -> usize {
+        match self {
+            Frames::Alike(frame) => frame.len(),
+            Frames::Each(frames) => {
+                let lengths = frames.as_slice().iter().flatten().map(|frame| frame.len());
+                lengths.max().unwrap_or(0)
+            }
+        }
+    }
+}
+
 impl<'r> Iterator for Copies<'r> {
     type Item = (&'r Arc<Agent>, Utf8Bytes);
 
@@ -55,7 +67,8 @@ impl<'r> Iterator for Copies<'r> {
 ///
 /// # Errors
 ///
-/// [`Code::BadSeal`], [`Code::NoSealingKey`], and what Harbor cannot sign beside the payload.
+/// [`Code::BadSeal`], [`Code::NoSealingKey`], [`Code::LimitExceeded`] for what would be longer than the
+/// frames that clients are told to expect, and what Harbor cannot sign beside the payload.
 pub(crate) fn copies<'r>(
     permitted: &Permitted<'_, '_>,
     frame: &str,
@@ -69,6 +82,9 @@ pub(crate) fn copies<'r>(
             Frames::Each(resealed(permitted, frame, route, (key, &ring), node)?.into_iter())
         }
     };
+    if frames.longest_bytes() > node.config.max_frame_bytes {
+        return Err(too_long(node));
+    }
     Ok(Copies {
         frames,
         hops: route.hops.iter(),
@@ -202,6 +218,14 @@ fn may_open(envelope: &Envelope<'_>, key: &SealingKey) -> bool {
     ]
     .contains(&owner)
         || receiver == Some(owner)
+}
+
+/// A client that reads frames of the announced length and no longer would be closed by it.
+fn too_long(node: &Node) -> Refusal {
+    let max = node.config.max_frame_bytes;
+    let reason =
+        format!("with what Harbor adds the message would be longer than {max} bytes, the most");
+    Refusal::new(Code::LimitExceeded, reason)
 }
 
 /// One refusal for whatever is wrong with a seal, so that nobody learns from it.

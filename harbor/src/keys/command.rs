@@ -19,7 +19,8 @@ use synapse::{
     timestamp::Timestamp,
 };
 
-use super::Place;
+use self::show::say;
+use super::{Place, seals_without_signer};
 
 /// What was typed cannot work (`EX_USAGE` of sysexits).
 pub const USAGE: u8 = 64;
@@ -206,7 +207,11 @@ fn edit<T>(
     let changed = KeySet::edit(path, |set| {
         // Before anything is handed over.
         set.ring()?;
-        change(set).map_err(Trouble::from)
+        let done = change(set).map_err(Trouble::from)?;
+        if let Some(problem) = seals_without_signer(&set.ring()?) {
+            say(&format!("now the keyring {problem}"));
+        }
+        Ok(done)
     });
     changed.map_err(|trouble| match trouble {
         Trouble::Asked(failure) => failure,

@@ -17,10 +17,7 @@ pub(super) fn find(headers: &HeaderMap) -> Result<Option<(&'static str, &str)>, 
     let offered = headers
         .get_all(header::SEC_WEBSOCKET_PROTOCOL)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|offered| offered.trim().strip_prefix(SUBPROTOCOL_BEARER));
-    let offered = offered.map(|token| Ok(("Sec-WebSocket-Protocol", token)));
+        .flat_map(offered_tokens);
     for presented in authorized.chain(offered) {
         let (place, token) = presented?;
         match found {
@@ -33,6 +30,26 @@ pub(super) fn find(headers: &HeaderMap) -> Result<Option<(&'static str, &str)>, 
         }
     }
     Ok(found)
+}
+
+fn offered_tokens(
+    value: &HeaderValue,
+) -> impl Iterator<Item = Result<(&'static str, &str), Refusal>> {
+    const PLACE: &str = "Sec-WebSocket-Protocol";
+    let text = value.to_str().map_err(|_| {
+        let reason = "Sec-WebSocket-Protocol holds bytes that are in no subprotocol";
+        Refusal::of_field(Code::BadToken, PLACE, reason)
+    });
+    let (text, refusal) = match text {
+        Ok(text) => (text, None),
+        Err(refusal) => ("", Some(Err(refusal))),
+    };
+    let tokens = text
+        .split(',')
+        .filter_map(|offered| offered.trim().strip_prefix(SUBPROTOCOL_BEARER));
+    refusal
+        .into_iter()
+        .chain(tokens.map(|token| Ok((PLACE, token))))
 }
 
 fn bearer(value: &HeaderValue) -> Result<(&'static str, &str), Refusal> {

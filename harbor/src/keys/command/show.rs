@@ -208,6 +208,6 @@ pub(super) fn export(export: &Export, place: &Place) -> Result<(), Failure> {
 }
 
 /// A line beside the result.
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "harbor: {line}");
 }
