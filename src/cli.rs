@@ -7,6 +7,7 @@ pub(crate) mod failure;
 
 mod discover;
 mod join;
+mod keyfiles;
 mod keys;
 mod listen;
 mod output;
@@ -18,7 +19,10 @@ mod token;
 
 use std::io;
 
-use synapse::client::{Client, CloseReason, Options, State, Takeover, TokenSource};
+use synapse::{
+    client::{Client, CloseReason, Options, State, Takeover, TokenSource},
+    keys::Keyring,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
@@ -43,8 +47,13 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// What the options say about the connection.
+/// What the options say about the connection, with the keys of the files it names.
 fn options(connection: &Connection) -> Result<Options, Failure> {
+    options_with(connection, &keyfiles::given(connection)?)
+}
+
+/// The same, with keys that were read already: a file may be a pipe.
+fn options_with(connection: &Connection, ring: &Keyring) -> Result<Options, Failure> {
     let agent_id = connection.agent.clone().unwrap_or_else(readable_id);
     let mut options = Options::new(&connection.url, agent_id)
         .connect_deadline(connection.connect_deadline)
@@ -61,13 +70,10 @@ fn options(connection: &Connection) -> Result<Options, Failure> {
     if let (Some(cert), Some(key)) = (&connection.cert, &connection.key) {
         options = options.show_certificate(cert, key);
     }
-    if connection.keys.is_some() {
-        options = options.key(keys::signing(connection)?);
-    }
     if let Some(file) = &connection.token_file {
         options = options.token(TokenSource::file(file));
     }
-    Ok(options)
+    keyfiles::hand_over(options, connection, ring)
 }
 
 /// Connects for one errand: without driving out a connection the agent has, and without keeping

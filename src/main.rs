@@ -10,12 +10,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser;
-
 use cli::{args::Args, failure::Failure};
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match Args::from_command_line() {
         Ok(args) => args,
         Err(error) if error.use_stderr() => return fail(&Failure::of_usage(&error)),
         Err(help) => {

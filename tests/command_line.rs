@@ -42,6 +42,7 @@ fn command(arguments: &[&str]) -> Command {
         .args(arguments)
         .env_remove("SYNAPSE_URL")
         .env_remove("SYNAPSE_AGENT")
+        .env_remove("SYNAPSE_KEYS")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

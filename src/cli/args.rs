@@ -5,11 +5,17 @@
 
 use std::{fmt::Display, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
+use clap::{
+    ArgGroup, ArgMatches, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand,
+    parser::ValueSource,
+};
 use synapse::{control::Join as Membership, keys::Purpose};
 
-const EXIT_CODES: &str = "\
+const NOTES: &str = "\
 Output: for people on a terminal; JSON lines with --json, and when standard output is no terminal.
+A message that came sealed and was opened is printed with its payload in the clear; the rest stays as it came:
+\"encrypt\" is still true, \"signature\" that of the sealed form. The member \"opened\", which only this command
+writes, then names the key. Without \"opened\", what has \"encrypt\" true is still sealed.
 
 Exit codes:
    0  done
@@ -22,14 +28,53 @@ Exit codes:
   77  Harbor does not accept the agent's identity, or refuses to register it
 Every failure is one line on standard error.";
 
+/// The option that names files of keys.
+const KEYS: &str = "keys";
+
 /// An agent on the command line: listens, sends, asks, joins groups, finds other agents.
 #[derive(Debug, Parser)]
-#[command(name = "synapse", version, after_help = EXIT_CODES)]
+#[command(name = "synapse", version, after_help = NOTES)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) connection: Connection,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Args {
+    /// Reads what was typed.
+    pub(crate) fn from_command_line() -> Result<Self, clap::Error> {
+        let command = Args::command();
+        // As a global option, of those before and those after the subcommand only the latter would count,
+        // and a message be sent without its signature. So there are two options, added up here.
+        let keys: Vec<_> = command
+            .get_arguments()
+            .filter(|argument| argument.get_id() == KEYS)
+            .cloned()
+            .collect();
+        let command = command.mut_subcommands(|subcommand| subcommand.args(&keys));
+        let mut matches = command.try_get_matches()?;
+        let mut typed = typed_keys(&matches);
+        if let Some((_, after)) = matches.subcommand() {
+            typed.extend(typed_keys(after));
+        }
+        let mut args = Args::from_arg_matches_mut(&mut matches)?;
+        if !typed.is_empty() {
+            args.connection.keys = typed;
+        }
+        Ok(args)
+    }
+}
+
+/// The files that were named by the option itself, not by the variable.
+fn typed_keys(matches: &ArgMatches) -> Vec<PathBuf> {
+    match matches.value_source(KEYS) {
+        Some(ValueSource::CommandLine) => {
+            let paths = matches.get_many::<PathBuf>(KEYS);
+            paths.into_iter().flatten().cloned().collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Where to connect, and as whom.
@@ -63,9 +108,11 @@ pub(crate) struct Connection {
     /// What the agent can do; may be repeated
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) capability: Vec<String>,
-    /// Sign with a key of the agent from this file, a JSON Web Key Set (see `synapse keygen`)
-    #[arg(long, value_name = "FILE", env = "SYNAPSE_KEYS", global = true)]
-    pub(crate) keys: Option<PathBuf>,
+    /// Use the keys in this file, a JSON Web Key Set (see `synapse keygen`); may be repeated. Messages
+    /// are signed with the newest key of the agent, unless the files hold none to sign with but some
+    /// to seal with. What comes sealed with a key in them is opened
+    #[arg(long, value_name = "FILE", env = "SYNAPSE_KEYS")]
+    pub(crate) keys: Vec<PathBuf>,
     /// Show the bearer token in this file, which is read again whenever one is needed
     #[arg(long, value_name = "FILE", env = "SYNAPSE_TOKEN_FILE", global = true)]
     pub(crate) token_file: Option<PathBuf>,
@@ -130,7 +177,7 @@ pub(crate) struct Keygen {
     /// What the key is for: HMAC-SHA256, HMAC-SHA512 or Ed25519 to sign, A256GCM to seal payloads
     #[arg(long, default_value = "Ed25519", value_parser = purpose)]
     pub(crate) algorithm: Purpose,
-    /// The key's name; by default the agent's id and the date
+    /// The key's name; by default the agent's id, the date, and a number from the second of a day on
     #[arg(long)]
     pub(crate) kid: Option<String>,
     /// The key ends at this time, RFC 3339
@@ -237,6 +284,10 @@ pub(crate) struct Message {
     /// The conversation it belongs to
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
+    /// Seal the payload with the sealing key of this name, from a file of --keys: one that the
+    /// receiver has too, or one that Harbor has, which then seals again for each receiver
+    #[arg(long, value_name = "KID")]
+    pub(crate) seal: Option<String>,
     /// Time to live in seconds; 0 for Harbor's default
     #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true,
         value_parser = whole)]
@@ -333,7 +384,6 @@ fn membership(text: &str) -> Result<Membership, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_consistent() {

@@ -102,7 +102,7 @@ fn print_message(output: Output, message: &synapse::Envelope<'_>) -> Result<(), 
     match output {
         Output::People => output.message(message),
         Output::Programs => {
-            let message = one_line(&output::as_line(message));
+            let message = one_line(&output::delivered_line(message));
             output::line(&format!(r#"{{"event":"message","message":{message}}}"#))
         }
     }

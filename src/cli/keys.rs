@@ -3,7 +3,7 @@
 //! Beside a frame's way; nothing is connected.
 
 use std::{
-    io::{self, BufRead, Write},
+    io::{self, BufRead, ErrorKind, Write},
     path::Path,
 };
 
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use synapse::{
     Envelope,
-    keys::{Jwk, Key, KeyError, KeySet, Keyring, Purpose, SealingKey},
+    keys::{KeyError, KeySet, Purpose, SealingKey},
     limits::HARBOR_AGENT_ID,
     sealed::Resealed,
     signature,
@@ -19,7 +19,8 @@ use synapse::{
 
 use super::{
     args::{Connection, Keygen},
-    failure::{Failure, NO_INPUT, REFUSED, SYSTEM, USAGE},
+    failure::{Failure, REFUSED, SYSTEM, USAGE},
+    keyfiles::{needed, only, signing, unusable},
 };
 
 /// Makes a key.
@@ -27,41 +28,54 @@ pub(crate) fn generate(connection: &Connection, keygen: &Keygen) -> Result<(), F
     let Some(agent_id) = &connection.agent else {
         return Err(Failure::new(USAGE, "--agent says whose key it is to be"));
     };
-    let path = file(connection)?;
+    let path = only(connection)?;
     let purpose = keygen.algorithm;
-    let kid = keygen.kid.clone();
-    let kid = kid.unwrap_or_else(|| purpose.default_kid(agent_id, Timestamp::now()));
-    let made = purpose.generate(&kid, agent_id);
+    // Its name is given where nobody else can take it.
+    let made = purpose.generate("", agent_id);
     let mut jwk = made.map_err(|error| Failure::new(SYSTEM, error.to_string()))?;
     jwk.not_after = keygen.not_after.map_or(String::new(), |at| at.to_string());
-    let public = match (&keygen.public, jwk.public()) {
-        (Some(path), Some(public)) => Some((path, public)),
-        (Some(_), None) => {
-            let kind = match purpose {
-                Purpose::Sign(_) => "HMAC",
-                Purpose::Seal => SealingKey::ALGORITHM,
-            };
-            let line = format!("--public: {kind} keys are all secret");
-            return Err(Failure::new(USAGE, line));
-        }
-        (None, _) => None,
-    };
-    add(path, jwk)?;
-    if let Some((path, public)) = public {
-        add(path, public)?;
+    let public = keygen.public.as_deref();
+    if public.is_some() && jwk.public().is_none() {
+        let kind = match purpose {
+            Purpose::Sign(_) => "HMAC",
+            Purpose::Seal => SealingKey::ALGORITHM,
+        };
+        let line = format!("--public: {kind} keys are all secret");
+        return Err(Failure::new(USAGE, line));
     }
-    let line = json!({"kid": kid, "agent_id": agent_id, "algorithm": purpose.name()});
+    let beside = public.map_or_else(|| Ok(KeySet::default()), keys_in)?;
+    let jwk = KeySet::edit(path, |set| {
+        jwk.kid = match &keygen.kid {
+            Some(kid) => kid.clone(),
+            None => {
+                let all: KeySet = set.keys().iter().chain(beside.keys()).cloned().collect();
+                all.free_kid(purpose, agent_id, Timestamp::now())
+            }
+        };
+        set.add(jwk.clone())?;
+        Ok(jwk)
+    });
+    let jwk = jwk.map_err(|error| unusable(path, &error))?;
+    if let (Some(path), Some(jwk)) = (public, jwk.public()) {
+        KeySet::edit(path, |set| set.add(jwk)).map_err(|error| unusable(path, &error))?;
+    }
+    let line = json!({"kid": jwk.kid, "agent_id": agent_id, "algorithm": purpose.name()});
     print(&line.to_string())
 }
 
-/// Adds a key to a file, which may not be there yet.
-fn add(path: &Path, jwk: Jwk) -> Result<(), Failure> {
-    KeySet::edit(path, |set| set.add(jwk)).map_err(|error| unusable(path, &error))
+/// The keys in a file, which may not be there yet.
+fn keys_in(path: &Path) -> Result<KeySet, Failure> {
+    match KeySet::from_file(path) {
+        Err(KeyError::System(error)) if error.kind() == ErrorKind::NotFound => {
+            Ok(KeySet::default())
+        }
+        read => read.map_err(|error| unusable(path, &error)),
+    }
 }
 
 /// Signs each line.
 pub(crate) fn sign(connection: &Connection) -> Result<(), Failure> {
-    let key = signing(connection)?;
+    let key = signing(connection, &needed(connection)?)?;
     for_each_envelope(|_, envelope| {
         signature::signed(envelope, &key)
             .map_err(|refusal| refusal.to_string())
@@ -71,7 +85,7 @@ pub(crate) fn sign(connection: &Connection) -> Result<(), Failure> {
 
 /// Checks each line.
 pub(crate) fn verify(connection: &Connection) -> Result<(), Failure> {
-    let ring = ring(connection)?;
+    let ring = needed(connection)?;
     for_each_envelope(|frame, envelope| {
         let signer = match Resealed::of(&envelope) {
             Some(_) => HARBOR_AGENT_ID,
@@ -87,51 +101,6 @@ pub(crate) fn verify(connection: &Connection) -> Result<(), Failure> {
         };
         Ok((line.to_string(), signer.is_ok()))
     })
-}
-
-/// The key to sign with: the newest live one of the agent, or of the only agent in the file.
-pub(crate) fn signing(connection: &Connection) -> Result<Key, Failure> {
-    let path = file(connection)?;
-    let ring = Keyring::from_file(path).map_err(|error| unusable(path, &error))?;
-    let now = Timestamp::now();
-    let wanted = connection.agent.as_deref();
-    let usable: Vec<_> = ring
-        .all()
-        .filter(|key| wanted.is_none_or(|agent_id| key.agent_id == agent_id))
-        .filter(|key| key.can_sign() && key.is_live(now))
-        .collect();
-    let newest = usable.last();
-    match newest {
-        Some(key) if usable.iter().all(|other| other.agent_id == key.agent_id) => {
-            Ok((***key).clone())
-        }
-        Some(_) => Err(Failure::new(
-            USAGE,
-            "--agent says which agent's key is meant",
-        )),
-        None => {
-            let line = format!(
-                "{}: no live key to sign with for this agent",
-                path.display()
-            );
-            Err(Failure::new(NO_INPUT, line))
-        }
-    }
-}
-
-/// Every key of the file.
-pub(super) fn ring(connection: &Connection) -> Result<Keyring, Failure> {
-    let path = file(connection)?;
-    Keyring::from_file(path).map_err(|error| unusable(path, &error))
-}
-
-fn file(connection: &Connection) -> Result<&Path, Failure> {
-    let missing = || Failure::new(USAGE, "--keys says in which file the keys are");
-    connection.keys.as_deref().ok_or_else(missing)
-}
-
-fn unusable(path: &Path, error: &KeyError) -> Failure {
-    Failure::new(NO_INPUT, format!("{}: {error}", path.display()))
 }
 
 /// Reads an envelope a line and prints what `act` makes of it; whether all were good is the exit.

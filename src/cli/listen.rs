@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use synapse::{
     Envelope,
     client::{Client, Event, answering},
+    envelope::Sealing,
 };
 
 use super::{
@@ -58,7 +59,11 @@ async fn print_all(client: &Client, output: Output, listen: &Listen) -> Result<(
 /// Answers without waiting: its acceptance may come behind many deliveries.
 async fn echo(client: &Client, message: &Envelope<'_>) -> Result<(), Failure> {
     let answer = Envelope::new(message.kind.clone().into_owned());
-    let answer = answer.payload(message.payload.clone().into_owned());
+    let mut answer = answer.payload(message.payload.clone().into_owned());
+    if let Sealing::Opened(kid) = &message.sealing {
+        // What came sealed does not go back in the clear.
+        answer = answer.seal_with(kid);
+    }
     client.post(answering(message, answer)).await?;
     Ok(())
 }

@@ -3,12 +3,22 @@
 //! The very end of a frame's way. Every line is written and flushed at once, so a reader of a pipe
 //! sees it when it happens.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::{
+    borrow::Cow,
+    io::{self, ErrorKind, IsTerminal, Write},
+};
 
 use serde::Serialize;
-use synapse::{Envelope, envelope::splice_harbor};
+use serde_json::value::to_raw_value;
+use synapse::{
+    Envelope,
+    envelope::{Sealing, splice_harbor},
+};
 
 use super::{args::Connection, failure::Failure};
+
+/// The member that tells of a payload that was opened here.
+const OPENED: &str = "opened";
 
 /// Who reads standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +55,7 @@ impl Output {
     pub(crate) fn message(self, message: &Envelope<'_>) -> Result<(), Failure> {
         match self {
             Output::People => line(&printable(&described(message))),
-            Output::Programs => line(&as_line(message)),
+            Output::Programs => line(&delivered_line(message)),
         }
     }
 }
@@ -56,6 +66,25 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
     writeln!(out, "{text}")
         .and_then(|()| out.flush())
         .map_err(|error| failed(&error))
+}
+
+/// A delivered message as one line of JSON. If it came sealed and was opened, the payload stands in the
+/// clear, everything else as it came, and the member `opened` names the key.
+pub(crate) fn delivered_line(message: &Envelope<'_>) -> String {
+    let is_claimed = message.other.iter().any(|(member, _)| member == OPENED);
+    let kid = match &message.sealing {
+        Sealing::Opened(kid) => to_raw_value(kid).ok(),
+        _ => None,
+    };
+    if kid.is_none() && !is_claimed {
+        return as_line(message);
+    }
+    let mut shown = message.clone();
+    // A sender cannot say that this end opened something.
+    shown.other.retain(|(member, _)| member != OPENED);
+    let opened = kid.map(|kid| (OPENED.into(), Cow::Owned(kid)));
+    shown.other.extend(opened);
+    as_line(&shown)
 }
 
 /// A message as one line of JSON, with what Harbor added.
@@ -97,8 +126,16 @@ fn described(message: &Envelope<'_>) -> String {
         "" => String::new(),
         id => format!(" answers {id}"),
     };
+    let sealed = match &message.sealing {
+        Sealing::Opened(kid) => format!(" opened with {kid}:"),
+        _ if message.encrypt => " sealed:".to_owned(),
+        _ => String::new(),
+    };
     let payload = one_line(message.payload.get());
-    format!("{time} {from}{group} [{}]{answers} {payload}", message.kind)
+    format!(
+        "{time} {from}{group} [{}]{answers}{sealed} {payload}",
+        message.kind
+    )
 }
 
 fn failed(error: &io::Error) -> Failure {
@@ -123,6 +160,24 @@ mod tests {
         assert!(!line.contains('\n') && line.contains("\"harbor\":{\"seq\":1}"));
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["payload"]["a"], "b\n");
+    }
+
+    #[test]
+    fn only_this_end_says_that_it_opened_a_payload() {
+        let mut message = Envelope::new("t");
+        message.encrypt = true;
+        let claim = RawValue::from_string("\"k\"".to_owned()).unwrap();
+        message.other = vec![(OPENED.into(), Cow::Owned(claim))];
+        let line = delivered_line(&message);
+        assert!(!line.contains("opened"), "{line}");
+        assert!(described(&message).contains(" sealed: null"));
+        message.sealing = Sealing::Opened("bob \"1\"".to_owned());
+        let line = delivered_line(&message);
+        assert_eq!(line.matches("opened").count(), 1);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["opened"], "bob \"1\"");
+        assert_eq!(value["encrypt"], true);
+        assert!(described(&message).contains(" opened with bob \"1\": null"));
     }
 
     #[test]

@@ -9,14 +9,13 @@ use synapse::Envelope;
 use super::{
     args::{Connection, Request},
     failure::Failure,
-    options,
     output::{self, one_line, printable},
     payload, send, visit,
 };
 
 pub(crate) async fn run(connection: &Connection, request: Request) -> Result<(), Failure> {
     let payload = payload::one(&request.payload)?;
-    let client = visit(options(connection)?).await?;
+    let client = visit(send::options_for(&request.message, connection)?).await?;
     let question = send::envelope(&request.message, payload);
     let outcome = client.request(question, request.deadline).await;
     client.close().await;
@@ -26,7 +25,7 @@ pub(crate) async fn run(connection: &Connection, request: Request) -> Result<(),
 /// The answer's payload; with `--text` the text of a JSON string; with `--json` the whole message.
 fn shown(connection: &Connection, request: &Request, answer: &Envelope<'_>) -> String {
     if connection.json {
-        return output::as_line(answer);
+        return output::delivered_line(answer);
     }
     let payload = answer.payload.get();
     let text = match request.payload.text {

@@ -1,6 +1,6 @@
-//! `synapse seal` and `open`: sealed payloads, for people who set up and debug.
+//! `synapse seal` and `open`, for people who set up and debug, and what `--seal` asks for.
 //!
-//! Beside a frame's way; nothing is connected.
+//! Beside a frame's way; nothing is connected. The client seals what is sent.
 
 use std::sync::Arc;
 
@@ -13,15 +13,16 @@ use synapse::{
 };
 
 use super::{
-    args::{Connection, Seal},
-    failure::Failure,
-    keys::{for_each_envelope, ring},
+    args::{Connection, Message, Seal},
+    failure::{Failure, USAGE},
+    keyfiles::{names, needed},
+    keys::for_each_envelope,
     output::as_line,
 };
 
 /// Seals each line.
 pub(crate) fn seal(connection: &Connection, seal: &Seal) -> Result<(), Failure> {
-    let ring = ring(connection)?;
+    let ring = needed(connection)?;
     for_each_envelope(|_, mut envelope| {
         let at = Timestamp::now();
         let key = key(&ring, seal.kid.as_deref(), &envelope, at)?;
@@ -35,7 +36,7 @@ pub(crate) fn seal(connection: &Connection, seal: &Seal) -> Result<(), Failure> 
 
 /// Opens each line.
 pub(crate) fn open(connection: &Connection) -> Result<(), Failure> {
-    let ring = ring(connection)?;
+    let ring = needed(connection)?;
     for_each_envelope(|_, mut envelope| {
         let Ok(opened) = sealed::open(&envelope, &ring, Timestamp::now()) else {
             let line = json!({"id": envelope.id, "opened": false});
@@ -46,6 +47,29 @@ pub(crate) fn open(connection: &Connection) -> Result<(), Failure> {
         envelope.payload = std::borrow::Cow::Owned(opened.payload);
         Ok((as_line(&envelope), true))
     })
+}
+
+/// Refuses a `--seal` that cannot be done, before anything is connected.
+pub(crate) fn check(
+    message: &Message,
+    connection: &Connection,
+    ring: &Keyring,
+) -> Result<(), Failure> {
+    let Some(kid) = &message.seal else {
+        return Ok(());
+    };
+    let problem = if connection.keys.is_empty() {
+        "--keys says in which file the key is".to_owned()
+    } else if message.to.is_some() == message.group.is_some() {
+        "a sealed message goes to one agent or one group".to_owned()
+    } else {
+        match ring.sealing(kid) {
+            Some(key) if key.is_live(Timestamp::now()) => return Ok(()),
+            Some(_) => format!("key {kid:?} is not valid now"),
+            None => format!("there is no sealing key {kid:?} in {}", names(connection)),
+        }
+    };
+    Err(Failure::new(USAGE, format!("--seal: {problem}")))
 }
 
 fn unsign(envelope: &mut Envelope<'_>) {

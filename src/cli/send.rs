@@ -6,7 +6,7 @@
 use serde_json::{json, value::RawValue};
 use synapse::{
     Envelope,
-    client::{Client, Posted},
+    client::{Client, Options, Posted},
     control::Accepted,
     envelope::TargetType,
 };
@@ -15,10 +15,11 @@ use tokio::sync::mpsc;
 use super::{
     args::{Connection, Message, Send},
     failure::{Failure, REFUSED},
+    keyfiles,
     listen::say,
-    options,
+    options_with,
     output::Output,
-    payload, visit,
+    payload, sealing, visit,
 };
 
 /// Messages sent and not yet accepted.
@@ -30,7 +31,7 @@ pub(crate) async fn run(connection: &Connection, send: Send) -> Result<(), Failu
         true => None,
         false => Some(payload::one(&send.payload)?),
     };
-    let options = options(connection)?.acceptance_deadline(send.deadline);
+    let options = options_for(&send.message, connection)?.acceptance_deadline(send.deadline);
     let client = visit(options).await?;
     let outcome = match single {
         Some(payload) => {
@@ -41,6 +42,13 @@ pub(crate) async fn run(connection: &Connection, send: Send) -> Result<(), Failu
     };
     client.close().await;
     outcome
+}
+
+/// The options of a connection on which this message can be sent.
+pub(crate) fn options_for(message: &Message, connection: &Connection) -> Result<Options, Failure> {
+    let ring = keyfiles::given(connection)?;
+    sealing::check(message, connection, &ring)?;
+    options_with(connection, &ring)
 }
 
 /// The message around a payload.
@@ -65,7 +73,10 @@ pub(crate) fn envelope(message: &Message, payload: Box<RawValue>) -> Envelope<'s
     envelope.conversation_id = text(&message.conversation);
     envelope.ttl_seconds = message.ttl;
     envelope.priority = message.priority;
-    envelope
+    match &message.seal {
+        Some(kid) => envelope.seal_with(kid),
+        None => envelope,
+    }
 }
 
 async fn print_outcome(output: Output, posted: Posted) -> Result<(), Failure> {

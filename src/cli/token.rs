@@ -8,14 +8,14 @@ use synapse::{keys::Key, token::Claims};
 use super::{
     args::{Connection, Token},
     failure::{Failure, NO_INPUT, USAGE},
-    keys,
+    keyfiles, keys,
 };
 
 pub(crate) fn issue(connection: &Connection, token: &Token) -> Result<(), Failure> {
     let Some(agent_id) = &connection.agent else {
         return Err(Failure::new(USAGE, "--agent says whose token it is to be"));
     };
-    let ring = keys::ring(connection)?;
+    let ring = keyfiles::needed(connection)?;
     let now = Timestamp::now();
     let usable: Vec<&Key> = ring
         .all()
@@ -26,7 +26,7 @@ pub(crate) fn issue(connection: &Connection, token: &Token) -> Result<(), Failur
     let key = match usable[..] {
         [key] => key,
         [] => {
-            let line = "there is no live key of this name in the file that can sign tokens: HMAC-SHA256, or Ed25519 with its secret";
+            let line = "there is no live key of this name in the files that can sign tokens: HMAC-SHA256, or Ed25519 with its secret";
             return Err(Failure::new(NO_INPUT, line));
         }
         _ => return Err(Failure::new(USAGE, "--kid says which key is meant")),

@@ -2,6 +2,8 @@
 //!
 //! Asked where a message is verified, and where a payload is sealed or opened; read from a JSON Web Key Set (RFC 7517 section 5).
 
+mod merge;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,

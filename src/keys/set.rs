@@ -3,10 +3,12 @@
 //! Beside a frame's way: between the text and [`Keyring`], which is what Harbor and agents ask. Whoever
 //! changes a file changes this.
 
+use std::iter;
+
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::{Jwk, KeyError, Keyring};
+use super::{Jwk, KeyError, Keyring, Purpose};
 
 /// Keys in the order of their file, and the members of the set that are not ours.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -79,6 +81,14 @@ impl KeySet {
     /// The key with this `kid`.
     pub fn find(&self, kid: &str) -> Option<&Jwk> {
         self.keys.iter().find(|jwk| jwk.kid == kid)
+    }
+
+    /// A name for a new key that no other has: [`Purpose::default_kid`], with a number from the second
+    /// of a day on.
+    pub fn free_kid(&self, purpose: Purpose, agent_id: &str, at: jiff::Timestamp) -> String {
+        let kid = purpose.default_kid(agent_id, at);
+        let mut kids = iter::once(kid.clone()).chain((2..).map(|number| format!("{kid}-{number}")));
+        kids.find(|kid| self.find(kid).is_none()).unwrap_or(kid)
     }
 
     /// Adds a key at the end, which is where the newest of an agent stands.

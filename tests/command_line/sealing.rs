@@ -1,4 +1,7 @@
-//! Keys for sealed payloads, `seal` and `open`.
+//! Keys for sealed payloads, `seal` and `open`; `--seal` and what is opened in `sealing/sent.rs`.
+
+mod files;
+mod sent;
 
 use serde_json::json;
 

@@ -123,7 +123,7 @@ impl Fresh {
         let own = given.as_ref().map(|jwk| jwk.kid.clone());
         let own = own.filter(|kid| !kid.is_empty());
         let wanted = self.kid.clone().or(own);
-        let kid = wanted.unwrap_or_else(|| free_kid(set, purpose, agent_id));
+        let kid = wanted.unwrap_or_else(|| set.free_kid(purpose, agent_id, clock::wall()));
         let mut jwk = match given {
             Some(jwk) => Jwk { kid, ..jwk },
             None => purpose
@@ -213,14 +213,6 @@ pub(super) fn check(jwk: &Jwk, set: &KeySet) -> Result<(), Failure> {
         return unfit("not_after: the key would never be live".to_owned());
     }
     Ok(())
-}
-
-/// The default name, with a number if it is taken: a second key of a day.
-fn free_kid(set: &KeySet, purpose: Purpose, agent_id: &str) -> String {
-    let kid = purpose.default_kid(agent_id, clock::wall());
-    let mut kids =
-        std::iter::once(kid.clone()).chain((2..).map(|number| format!("{kid}-{number}")));
-    kids.find(|kid| set.find(kid).is_none()).unwrap_or(kid)
 }
 
 fn read(path: &Path) -> io::Result<String> {
