@@ -11,8 +11,8 @@ fn sources() -> Vec<(PathBuf, String)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with('.') || name == "node_modules" {
-                continue; // what the tests installed
+            if name.starts_with('.') || name == "node_modules" || name == "target" {
+                continue; // what the tests installed, and what a bench of its own workspace built
             }
             if path.is_dir() {
                 walk(&path, found);
