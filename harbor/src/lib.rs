@@ -16,6 +16,7 @@
 //! | 1–6 | `intake` | **the way on one screen**: decode, verify, authorise, route, reseal, deliver |
 //! | 4 | [`router`] | decides who gets a copy |
 //! | 6 | `delivery` | puts the copies into outboxes |
+//! | to be asked | [`backbone`] | what outlives a connection: bodies, places in mailboxes, facts about agents |
 //! | | `answer` | the frames Harbor writes itself |
 //! | asked | [`registry`] | who is connected |
 //! | asked | [`groups`] | members, roles, watchers |
@@ -53,6 +54,8 @@ mod intake;
 pub mod router;
 
 mod delivery;
+
+pub mod backbone;
 
 mod answer;
 
