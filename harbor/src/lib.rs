@@ -17,6 +17,7 @@
 //! | 4 | [`router`] | decides who gets a copy |
 //! | to come | [`mailbox`] | what waits for an agent, and what was not acknowledged |
 //! | 6 | `delivery` | puts the copies into outboxes |
+//! | to be asked | [`backbone`] | what outlives a connection: bodies, places in mailboxes, facts about agents |
 //! | | `answer` | the frames Harbor writes itself |
 //! | asked | [`registry`] | who is connected |
 //! | asked | [`groups`] | members, roles, watchers |
@@ -56,6 +57,8 @@ pub mod router;
 pub mod mailbox;
 
 mod delivery;
+
+pub mod backbone;
 
 mod answer;
 

@@ -87,5 +87,43 @@ pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_m
 /// A queue whose room is larger than this gives it back when it has run empty, in frames.
 pub(crate) const IDLE_QUEUE_FRAMES_MAX: usize = 1_024;
 
+/// Most bytes submitted to the store and not yet answered: half a second of a disk that takes
+/// 128 MiB/s, so a slower one is refused work rather than let grow what is in memory.
+pub(crate) const SUBMITTED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What a submitted change costs beside its bytes, about: its place in the queue, its key, its value.
+pub(crate) const SUBMITTED_OVERHEAD_BYTES: usize = 128;
+
+/// Longest id of an agent the store takes: the engine's keys have 64 KiB, and a frame is no place
+/// for longer ones.
+pub(crate) const AGENT_ID_BYTES_MAX: usize = 32 * 1024;
+
+/// Largest body the store takes: the engine's values have 4 GiB, and a frame has long been refused
+/// before that.
+pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Numbers the store reserves at once: at a million a second one more write each second, and what
+/// a restart skips is nothing beside 2^64.
+pub(crate) const SEQ_BLOCK: u64 = 1_048_576;
+
+/// Blocks of the store's files that are kept in memory. Bodies are mostly read soon after they were
+/// written, from what is not in a file yet, so this serves the mailboxes of agents long away.
+pub(crate) const STORE_CACHE_BYTES: u64 = 32 * 1024 * 1024;
+
+/// What a part of the store holds in memory before it goes to a file of its own, beyond which a
+/// group may take it by [`SUBMITTED_BYTES_MAX`]. Up to four more of each wait to be written, then
+/// writers wait; most messages are taken and removed before it comes to that.
+pub(crate) const STORE_MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Log of the store on disk before the oldest parts in memory are made to go to their files: bounds
+/// the time of a restart, which reads it all. The engine takes no less than 64 MiB.
+pub(crate) const STORE_LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Files the store holds open: an agent's socket is worth more than a file opened again.
+pub(crate) const STORE_FILES_OPEN_MAX: usize = 128;
+
+/// Threads that move the store's parts to files: one may be busy merging while one makes room.
+pub(crate) const STORE_WORKERS: usize = 2;
+
 const _: () = assert!(READ_BUFFER_BYTES < WRITE_BATCH_BYTES_MAX);
 const _: () = assert!(2 * WRITE_BATCH_BYTES_MAX < WRITE_BUFFER_BYTES_MAX);
