@@ -9,6 +9,7 @@ use synapse::control::Durability;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::limits::{AGENT_ID_BYTES_MAX, BODY_BYTES_MAX, SUBMITTED_OVERHEAD_BYTES};
+use crate::mailbox::DeadReason;
 
 pub mod embedded;
 pub mod memory;
@@ -48,19 +49,6 @@ pub struct Entry {
     pub wants_receipt: bool,
     /// Why it is in the dead-letter mailbox, if it is.
     pub dead: Option<DeadReason>,
-}
-
-/// Why a message is not delivered any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeadReason {
-    /// Its time ran out.
-    Expired,
-    /// It was handed out as often as is allowed, and never acknowledged.
-    Undelivered,
-    /// Its agent said no to it.
-    Rejected,
-    /// The mailbox was full and this message had to make room.
-    Displaced,
 }
 
 /// What the caller knows of an agent that must outlive its connection.

@@ -8,9 +8,9 @@ use std::{
 };
 
 use super::{
-    Agent, Backbone, Body, Change, DeadReason, Entry, StoreFailed, embedded::Embedded,
-    memory::Memory,
+    Agent, Backbone, Body, Change, Entry, StoreFailed, embedded::Embedded, memory::Memory,
 };
+use crate::mailbox::DeadReason;
 
 pub(super) fn body(seq: u64, frame: &str) -> Body {
     Body {
@@ -263,11 +263,9 @@ fn any(random: &mut fastrand::Rng) -> Change {
             wants_receipt: random.bool(),
             dead: [
                 None,
-                Some(DeadReason::Expired),
-                Some(DeadReason::Undelivered),
+                Some(DeadReason::Unacknowledged),
                 Some(DeadReason::Rejected),
-                Some(DeadReason::Displaced),
-            ][random.usize(0..5)],
+            ][random.usize(0..3)],
             ..entry(agent_id, seq)
         }),
         3 => Change::RemoveEntry {

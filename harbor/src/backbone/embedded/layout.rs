@@ -20,13 +20,16 @@
 //! | 20 | 1 | priority |
 //! | 21 | 4 | deliveries u32 |
 //! | 25 | 1 | 1 if a receipt is wanted, else 0 |
-//! | 26 | 1 | 0, or why it is dead: 1 expired, 2 undelivered, 3 rejected, 4 displaced |
+//! | 26 | 1 | 0, or why it is dead: 1 unacknowledged, 2 rejected |
 
 use std::sync::Arc;
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use crate::backbone::{Body, DeadReason, Entry};
+use crate::{
+    backbone::{Body, Entry},
+    mailbox::DeadReason,
+};
 
 /// The layout that this module writes and reads.
 pub(super) const VERSION: u32 = 1;
@@ -111,10 +114,8 @@ pub(super) fn body(seq: u64, value: &[u8]) -> Option<Body> {
 
 fn dead_byte(reason: DeadReason) -> u8 {
     match reason {
-        DeadReason::Expired => 1,
-        DeadReason::Undelivered => 2,
-        DeadReason::Rejected => 3,
-        DeadReason::Displaced => 4,
+        DeadReason::Unacknowledged => 1,
+        DeadReason::Rejected => 2,
     }
 }
 
@@ -122,10 +123,8 @@ fn dead_byte(reason: DeadReason) -> u8 {
 fn dead_of(byte: u8) -> Option<Option<DeadReason>> {
     Some(match byte {
         0 => None,
-        1 => Some(DeadReason::Expired),
-        2 => Some(DeadReason::Undelivered),
-        3 => Some(DeadReason::Rejected),
-        4 => Some(DeadReason::Displaced),
+        1 => Some(DeadReason::Unacknowledged),
+        2 => Some(DeadReason::Rejected),
         _ => return None,
     })
 }
